@@ -1,0 +1,84 @@
+# The front door: `make` lists what there is.
+# `make demo` needs Rust, make and a C compiler; what needs PostgreSQL and RabbitMQ brings them up by itself.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+.SUFFIXES:
+.NOTPARALLEL:
+
+SERVICES := scripts/services.sh
+
+# A fresh clone in CI builds in a directory that outlives it, and never moves the lock file.
+ifdef CI
+export CARGO_TARGET_DIR := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/everstep/target
+LOCKED := --locked
+endif
+
+# Options for the command behind demo, fleet and bench: make fleet ARGS="--help"
+ARGS ?=
+
+.PHONY: help
+help: ## Show this list
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: ## Run the demo: one process, nothing to install
+	cargo run --release -q $(LOCKED) -p everstep-examples --bin demo -- $(ARGS)
+
+.PHONY: fleet
+fleet: services-up ## Run 1,000 orders on a fleet of real processes, with PostgreSQL and RabbitMQ
+	cargo build --release $(LOCKED) --workspace --bins
+	eval "$$($(SERVICES) env)"; cargo run --release -q $(LOCKED) -p everstep-examples --bin fleet -- $(ARGS)
+
+.PHONY: bench
+bench: services-up ## Measure throughput and latency
+	eval "$$($(SERVICES) env)"; cargo run --release $(LOCKED) -p everstep-loadtest -- $(ARGS)
+
+.PHONY: test
+test: services-up ## Run all tests, with PostgreSQL and RabbitMQ
+	eval "$$($(SERVICES) env)"; \
+	if cargo nextest --version >/dev/null 2>&1; then \
+	  cargo nextest run $(LOCKED) --workspace; \
+	else \
+	  cargo test $(LOCKED) --workspace --lib --bins --tests; \
+	fi; \
+	cargo test --doc $(LOCKED) --workspace
+
+.PHONY: check
+check: fmt clippy docs absences test ## Everything a change must pass
+
+.PHONY: fmt
+fmt: ## Check the formatting (cargo fmt --all repairs it)
+	cargo fmt --all --check
+
+.PHONY: clippy
+clippy: ## Check with clippy, warnings are errors
+	cargo clippy $(LOCKED) --workspace --all-targets -- -D warnings
+
+.PHONY: docs
+docs: ## Build the API documentation, warnings are errors
+	RUSTDOCFLAGS="-D warnings" cargo doc $(LOCKED) --workspace --no-deps
+
+.PHONY: absences
+absences: ## Prove what crates must not depend on and the engine must not do
+	scripts/absences.sh
+
+.PHONY: services-up
+services-up: ## Start PostgreSQL and RabbitMQ for development and tests
+	$(SERVICES) up
+
+.PHONY: services-down
+services-down: ## Stop what services-up started; the data stays
+	$(SERVICES) down
+
+.PHONY: settings
+settings: ## Write the page of all settings from the code that reads them
+	mkdir -p docs
+	cargo run -q $(LOCKED) -p everstep-cli --bin everstep -- settings > docs/settings.md.new
+	mv docs/settings.md.new docs/settings.md
+
+.PHONY: clean
+clean: ## Remove what cargo built
+	cargo clean

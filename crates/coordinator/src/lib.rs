@@ -1,0 +1,1 @@
+//! The coordinator: one loop over inputs, the services around it, the HTTP API.

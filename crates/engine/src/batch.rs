@@ -1,0 +1,346 @@
+//! How the decisions of one batch add up to one transaction: inputs of one head are decided one after the other on what
+//! the earlier ones left, and each row is written once (rule W21).
+
+mod fold;
+mod writes;
+
+use std::{
+    collections::{HashMap, HashSet},
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
+use everstep_protocol::{
+    InstanceUid, SessionId, Timestamp,
+    journal::{Entry, Fact, ParkCode, Parked},
+    limits::Limits,
+};
+
+pub use self::writes::{JournalRow, NameRow, ReadyRow, Writes};
+use crate::{
+    decide::{Context, decide},
+    effect::{Answer, Change, Decision, Effect},
+    head::Head,
+    input::{Input, What},
+    place::{Place, Room},
+    rows::{Rows, Subject},
+    start::{Admission, Decided, Existing, MessageKey, NameKey, Start, admit},
+};
+
+/// What a store has locked and loaded for a batch.
+#[derive(Clone, Debug, Default)]
+pub struct Loaded {
+    /// The database's clock (rule W18).
+    pub now: Timestamp,
+    /// The heads that were locked.
+    pub heads: HashMap<InstanceUid, Head>,
+    /// Heads that exist but are locked elsewhere (rule W19).
+    pub elsewhere: HashSet<InstanceUid>,
+    /// Side rows.
+    pub rows: Rows,
+    /// Instances that have the names that starts ask for.
+    pub names: HashMap<NameKey, Existing>,
+    /// Kept decisions on the messages that starts came in.
+    pub messages: HashMap<MessageKey, Decided>,
+}
+
+/// What every decision of an installation is made with.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// Limits of sizes and counts.
+    pub limits: Limits,
+    /// Holders that may die in a row without progress before the instance is parked. Default 10.
+    pub deaths_max: u32,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self { limits: Limits::default(), deaths_max: 10 }
+    }
+}
+
+/// What became of one input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It was decided; for a start, with the instance that it is about.
+    Decided(Answer),
+    /// Its head is locked elsewhere: it goes to the next batch (rule W19).
+    Held,
+}
+
+/// A batch in the making.
+#[derive(Debug)]
+pub struct Batch {
+    loaded: Loaded,
+    rules: Rules,
+    fold: fold::Fold,
+    effects: Vec<Effect>,
+    taken: Vec<SessionId>,
+}
+
+impl Batch {
+    /// Begins with what was locked and loaded.
+    #[must_use]
+    pub fn new(loaded: Loaded, rules: Rules) -> Self {
+        Self { loaded, rules, fold: fold::Fold::default(), effects: Vec::new(), taken: Vec::new() }
+    }
+
+    /// The batch's time.
+    #[must_use]
+    pub const fn now(&self) -> Timestamp {
+        self.loaded.now
+    }
+
+    /// Decides one input. A panic in a decision parks its instance; the process and the batch live on (rule W20).
+    pub fn apply(&mut self, input: &Input, room: &mut Room) -> Verdict {
+        match input {
+            Input::Start(start) => Verdict::Decided(self.start(start, room)),
+            Input::On { instance, what } => {
+                if self.loaded.elsewhere.contains(instance) {
+                    return Verdict::Held;
+                }
+                let Some(head) = self.loaded.heads.get(instance).cloned() else {
+                    return Verdict::Decided(self.unknown(*instance, what));
+                };
+                Verdict::Decided(self.on(&head, what, room))
+            }
+        }
+    }
+
+    /// The rows to write, what to send after the commit, and the sessions whose credits were taken.
+    #[must_use]
+    pub fn finish(self, room: &Room) -> (Writes, Vec<Effect>, Vec<SessionId>) {
+        let mut writes = self.fold.finish();
+        for row in &mut writes.ready {
+            row.offered = match &row.pool {
+                None => room.offers(&row.namespace, &row.workflow),
+                Some(pool) => room.offers_steps(&row.namespace, pool),
+            };
+        }
+        let mut effects = self.effects;
+        effects.retain(|effect| match effect {
+            Effect::Offer { namespace, workflow, .. } => room.offers(namespace, workflow),
+            Effect::OfferStep { namespace, pool, .. } => room.offers_steps(namespace, pool),
+            _ => true,
+        });
+        (writes, effects, self.taken)
+    }
+
+    fn on(&mut self, head: &Head, what: &What, room: &mut Room) -> Answer {
+        let place = if may_place(what) { room.take(&head.namespace, &head.workflow) } else { Place::Queue };
+        let context = Context {
+            rows: &self.loaded.rows,
+            now: self.loaded.now,
+            limits: &self.rules.limits,
+            deaths_max: self.rules.deaths_max,
+            place,
+        };
+        let decision = catch_unwind(AssertUnwindSafe(|| decide(head, what, context)))
+            .unwrap_or_else(|_| broken(head, self.loaded.now));
+        self.settle_credit(place, &decision.effects, room);
+        self.record(head, decision)
+    }
+
+    fn start(&mut self, start: &Start, room: &mut Room) -> Answer {
+        let earlier = start.message.as_ref().and_then(|key| self.loaded.messages.get(key));
+        let existing = self.loaded.names.get(&start.name);
+        match admit(start, earlier, existing, self.loaded.now) {
+            Admission::Known(decided) => {
+                self.remember(start, &decided);
+                decided.answer
+            }
+            Admission::Created(head, entry) => {
+                self.create(start, *head, *entry, room);
+                let decided = Decided { id: start.name.id.clone(), answer: Answer::Created };
+                self.remember(start, &decided);
+                Answer::Created
+            }
+        }
+    }
+
+    /// A new instance is written like any other change: its head and name first, then what makes it run.
+    fn create(&mut self, start: &Start, head: Head, entry: Entry, room: &mut Room) {
+        let existing =
+            Existing { uid: head.uid, fingerprint: start.fingerprint, status: head.status };
+        self.loaded.names.insert(start.name.clone(), existing);
+        self.fold.create(&head, &start.name, start.fingerprint);
+        let place = room.take(&head.namespace, &head.workflow);
+        let decision = runnable(head.clone(), entry, place);
+        self.settle_credit(place, &decision.effects, room);
+        self.record(&head, decision);
+    }
+
+    fn remember(&mut self, start: &Start, decided: &Decided) {
+        if let Some(key) = &start.message
+            && !self.loaded.messages.contains_key(key)
+        {
+            self.loaded.messages.insert(key.clone(), decided.clone());
+            self.fold.message(key.clone(), decided.clone());
+        }
+    }
+
+    fn settle_credit(&mut self, place: Place, effects: &[Effect], room: &mut Room) {
+        if let Place::Direct(session) = place {
+            let used = effects.iter().any(|effect| matches!(effect, Effect::Grant { direct: true, .. }));
+            if used {
+                self.taken.push(session);
+            } else {
+                room.give_back(session);
+            }
+        }
+    }
+
+    /// Applies a decision to what later inputs of the batch will read, and to what will be written.
+    fn record(&mut self, before: &Head, decision: Decision) -> Answer {
+        let head = decision.head.unwrap_or_else(|| before.clone());
+        for entry in decision.entries {
+            self.fold.entry(&head, entry);
+        }
+        for change in decision.changes {
+            self.fold.change(before, &head, &change, &self.loaded.rows, self.loaded.now);
+            overlay(&mut self.loaded.rows, head.uid, change);
+        }
+        if head != *before {
+            self.fold.head(&head);
+            self.loaded.heads.insert(head.uid, head);
+        }
+        self.effects.extend(decision.effects);
+        decision.answer
+    }
+
+    /// No such instance: a worker that believes otherwise is told to drop it.
+    fn unknown(&mut self, instance: InstanceUid, what: &What) -> Answer {
+        use everstep_protocol::message::{CoordinatorItem as Item, FenceReason};
+        let item = match what {
+            What::Claim { session } => Some((*session, Item::NotGranted { instance })),
+            What::Report { session, report, .. } => {
+                Some((*session, Item::Fence { instance, epoch: report.epoch, why: FenceReason::Unknown }))
+            }
+            What::StepClaim { session, call } => Some((
+                *session,
+                Item::StepFence { instance, call: *call, epoch: everstep_protocol::Epoch(0) },
+            )),
+            What::StepReport { session, call, epoch, .. } => {
+                Some((*session, Item::StepFence { instance, call: *call, epoch: *epoch }))
+            }
+            What::GiveBack { .. }
+            | What::Due { .. }
+            | What::LeaseEnded { .. }
+            | What::StepLeaseEnded { .. }
+            | What::Terminate { .. }
+            | What::Retry { .. } => None,
+        };
+        self.effects.extend(item.map(|(session, item)| Effect::Item(session, item)));
+        Answer::NotFound
+    }
+}
+
+/// Inputs after which the instance may run somewhere at once. A lease that was given back goes through the queue: whoever
+/// gave it back has no room.
+const fn may_place(what: &What) -> bool {
+    match what {
+        What::Due { .. }
+        | What::LeaseEnded { .. }
+        | What::StepReport { .. }
+        | What::StepLeaseEnded { .. }
+        | What::Retry { .. } => true,
+        What::Claim { .. }
+        | What::Report { .. }
+        | What::GiveBack { .. }
+        | What::StepClaim { .. }
+        | What::Terminate { .. } => false,
+    }
+}
+
+/// A new instance begins to run: the same two ways as any other that becomes runnable.
+fn runnable(mut head: Head, entry: Entry, place: Place) -> Decision {
+    let mut changes = Vec::new();
+    let effect = match place {
+        Place::Direct(session) => {
+            head.epoch = head.epoch.next();
+            changes.push(Change::Lease(Subject::INSTANCE, crate::rows::Lease { session, epoch: head.epoch }));
+            Effect::Grant { session, head: Box::new(head.clone()), direct: true }
+        }
+        Place::Queue => {
+            changes.push(Change::Ready(Subject::INSTANCE, None));
+            Effect::Offer {
+                namespace: head.namespace.clone(),
+                workflow: head.workflow.clone(),
+                instance: head.uid,
+            }
+        }
+    };
+    Decision { head: Some(head), entries: vec![entry], changes, effects: vec![effect], answer: Answer::Created }
+}
+
+/// The decision itself panicked: a broken invariant inside one instance parks that instance.
+fn broken(head: &Head, now: Timestamp) -> Decision {
+    if head.status.is_ended() {
+        return Decision::nothing(Answer::Nothing);
+    }
+    let mut after = head.clone();
+    after.position = after.position.next();
+    let parked = Parked {
+        code: ParkCode::Broken,
+        message: "a decision about this instance failed; this is a bug of the engine".to_owned(),
+    };
+    let entry = Entry { position: after.position, at: now, fact: Fact::Parked(parked.clone()) };
+    Decision {
+        head: Some(after),
+        entries: vec![entry],
+        changes: vec![
+            Change::LeaseEnd(Subject::INSTANCE),
+            Change::ReadyEnd(Subject::INSTANCE),
+            Change::ParkEnd,
+            Change::Park(parked),
+        ],
+        effects: Vec::new(),
+        answer: Answer::Parked,
+    }
+}
+
+/// What later inputs of the batch see.
+fn overlay(rows: &mut Rows, uid: InstanceUid, change: Change) {
+    match change {
+        Change::Lease(subject, lease) => {
+            rows.leases.insert((uid, subject), lease);
+        }
+        Change::LeaseEnd(subject) => {
+            rows.leases.remove(&(uid, subject));
+        }
+        Change::Ready(subject, _) => {
+            rows.ready.insert((uid, subject));
+        }
+        Change::ReadyEnd(subject) => {
+            rows.ready.remove(&(uid, subject));
+        }
+        Change::Wait(wait) => {
+            rows.waits.insert((uid, wait.call.hash()), wait);
+        }
+        Change::WaitEnd(call) => {
+            rows.waits.remove(&(uid, call));
+        }
+        Change::Remote(row) => {
+            rows.remotes.insert((uid, row.call.hash()), row);
+        }
+        Change::RemoteEnd(call) => {
+            rows.remotes.remove(&(uid, call));
+        }
+        Change::Everything => {
+            rows.leases.retain(|(other, _), _| *other != uid);
+            rows.ready.retain(|(other, _)| *other != uid);
+            rows.waits.retain(|(other, _), _| *other != uid);
+            rows.remotes.retain(|(other, _), _| *other != uid);
+            rows.parked.remove(&uid);
+        }
+        Change::Park(parked) => {
+            rows.parked.insert(uid, parked);
+        }
+        Change::ParkEnd => {
+            rows.parked.remove(&uid);
+        }
+        Change::Operation(operation, answer) => {
+            rows.operations.insert((uid, operation), answer);
+        }
+        Change::Outbox(_) => {}
+    }
+}

@@ -1,0 +1,178 @@
+//! Folds the changes of a batch by row: an insert and a later delete of the same row cancel out, a delete and a later
+//! insert replace it. Rows keep the order in which they were first touched, so the same batch is written the same way.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    hash::Hash,
+};
+
+use everstep_protocol::{CallHash, Fingerprint, InstanceUid, Timestamp, journal::{Entry, Parked}};
+
+use super::writes::{JournalRow, NameRow, ReadyRow, Writes};
+use crate::{
+    effect::Change,
+    head::Head,
+    rows::{Lease, RemoteRow, Rows, Subject, WaitRow},
+    start::{Decided, MessageKey, NameKey},
+};
+
+/// The changes of one table.
+#[derive(Debug)]
+struct Table<K, R>(BTreeMap<K, Slot<R>>);
+
+#[derive(Debug)]
+struct Slot<R> {
+    delete: bool,
+    insert: Option<R>,
+}
+
+impl<K, R> Default for Table<K, R> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<K: Ord + Copy + Hash, R> Table<K, R> {
+    fn insert(&mut self, key: K, row: R) {
+        self.0.entry(key).or_insert(Slot { delete: false, insert: None }).insert = Some(row);
+    }
+
+    fn replace(&mut self, key: K, row: R) {
+        self.0.insert(key, Slot { delete: true, insert: Some(row) });
+    }
+
+    fn delete(&mut self, key: K) {
+        let slot = self.0.entry(key).or_insert(Slot { delete: false, insert: None });
+        if slot.insert.take().is_none() {
+            slot.delete = true;
+        }
+    }
+
+    /// Drops the inserts of an instance; its rows are deleted as a whole.
+    fn retain(&mut self, keep: impl Fn(&K) -> bool) {
+        self.0.retain(|key, _| keep(key));
+    }
+
+    fn split(self) -> (Vec<K>, Vec<(K, R)>) {
+        let mut deletes = Vec::new();
+        let mut inserts = Vec::new();
+        for (key, slot) in self.0 {
+            if slot.delete {
+                deletes.push(key);
+            }
+            if let Some(row) = slot.insert {
+                inserts.push((key, row));
+            }
+        }
+        (deletes, inserts)
+    }
+}
+
+/// All tables of a batch.
+#[derive(Debug, Default)]
+pub(super) struct Fold {
+    created: BTreeMap<InstanceUid, Head>,
+    heads: BTreeMap<InstanceUid, Head>,
+    leases: Table<(InstanceUid, Subject), Lease>,
+    ready: Table<(InstanceUid, Subject), ReadyRow>,
+    waits: Table<(InstanceUid, CallHash), WaitRow>,
+    remotes: Table<(InstanceUid, CallHash), RemoteRow>,
+    parked: Table<InstanceUid, (Timestamp, Parked)>,
+    cleared: BTreeSet<InstanceUid>,
+    rest: Writes,
+}
+
+impl Fold {
+    pub(super) fn create(&mut self, head: &Head, name: &NameKey, fingerprint: Fingerprint) {
+        self.created.insert(head.uid, head.clone());
+        self.rest.names.push(NameRow { key: name.clone(), uid: head.uid, fingerprint });
+    }
+
+    pub(super) fn message(&mut self, key: MessageKey, decided: Decided) {
+        self.rest.messages.push((key, decided));
+    }
+
+    pub(super) fn head(&mut self, head: &Head) {
+        let table = if self.created.contains_key(&head.uid) { &mut self.created } else { &mut self.heads };
+        table.insert(head.uid, head.clone());
+    }
+
+    pub(super) fn entry(&mut self, head: &Head, entry: Entry) {
+        self.rest.journal.push(JournalRow { uid: head.uid, run: head.run, entry });
+    }
+
+    pub(super) fn change(&mut self, before: &Head, head: &Head, change: &Change, rows: &Rows, now: Timestamp) {
+        let uid = head.uid;
+        match change {
+            Change::Lease(subject, lease) => self.leases.insert((uid, *subject), *lease),
+            Change::LeaseEnd(subject) => self.leases.delete((uid, *subject)),
+            Change::Ready(subject, pool) => {
+                let row = ReadyRow {
+                    uid,
+                    subject: *subject,
+                    namespace: head.namespace.clone(),
+                    workflow: head.workflow.clone(),
+                    pool: pool.clone(),
+                    ready_at: now,
+                    offered: false,
+                };
+                self.ready.insert((uid, *subject), row);
+            }
+            Change::ReadyEnd(subject) => self.ready.delete((uid, *subject)),
+            Change::Wait(wait) => self.waits.insert((uid, wait.call.hash()), wait.clone()),
+            Change::WaitEnd(call) => self.waits.delete((uid, *call)),
+            Change::Remote(row) => self.remotes.replace((uid, row.call.hash()), row.clone()),
+            Change::RemoteEnd(call) => self.remotes.delete((uid, *call)),
+            Change::Everything => self.everything(before, rows),
+            Change::Park(parked) => self.parked.insert(uid, (now, parked.clone())),
+            Change::ParkEnd => self.parked.delete(uid),
+            Change::Operation(operation, answer) => {
+                self.rest.operations.push((uid, operation.clone(), answer.clone()));
+            }
+            Change::Outbox(lifecycle) => self.rest.outbox.push(lifecycle.clone()),
+        }
+    }
+
+    /// The instance has ended. Only tables in which it can have rows are touched: a leased instance is neither ready nor
+    /// parked, and one without waits has no remote steps.
+    fn everything(&mut self, before: &Head, rows: &Rows) {
+        let uid = before.uid;
+        if rows.leases.contains_key(&(uid, Subject::INSTANCE)) {
+            self.leases.delete((uid, Subject::INSTANCE));
+        } else {
+            self.ready.delete((uid, Subject::INSTANCE));
+            self.parked.delete(uid);
+        }
+        if before.waits > 0 {
+            let is_step = |(other, subject): &(InstanceUid, Subject)| *other == uid && subject.call().is_some();
+            self.leases.retain(|key| !is_step(key));
+            self.ready.retain(|key| !is_step(key));
+            self.waits.retain(|(other, _)| *other != uid);
+            self.remotes.retain(|(other, _)| *other != uid);
+            self.cleared.insert(uid);
+        }
+    }
+
+    pub(super) fn finish(self) -> Writes {
+        let mut writes = self.rest;
+        writes.created = self.created.into_values().collect();
+        writes.heads = self.heads.into_values().collect();
+        let (deletes, inserts) = self.leases.split();
+        writes.lease_deletes = deletes;
+        writes.leases = inserts.into_iter().map(|((uid, subject), lease)| (uid, subject, lease)).collect();
+        let (deletes, inserts) = self.ready.split();
+        writes.ready_deletes = deletes;
+        writes.ready = inserts.into_iter().map(|(_, row)| row).collect();
+        let (deletes, inserts) = self.waits.split();
+        writes.wait_deletes = deletes;
+        writes.waits = inserts.into_iter().map(|((uid, _), wait)| (uid, wait)).collect();
+        let (deletes, inserts) = self.remotes.split();
+        writes.remote_deletes = deletes;
+        writes.remotes = inserts.into_iter().map(|((uid, _), row)| (uid, row)).collect();
+        let (deletes, inserts) = self.parked.split();
+        writes.parked_deletes = deletes;
+        writes.parked = inserts.into_iter().map(|(uid, (at, parked))| (uid, at, parked)).collect();
+        writes.cleared = self.cleared.into_iter().collect();
+        writes
+    }
+}

@@ -1,0 +1,123 @@
+//! The rows that a batch writes, each once. Deletes are applied before inserts: a row that is replaced is in both.
+
+use everstep_protocol::{
+    CallHash, Fingerprint, InstanceUid, Namespace, Run, Timestamp, WorkflowName,
+    journal::{Entry, Parked},
+};
+
+use crate::{
+    effect::Answer,
+    head::Head,
+    lifecycle::Lifecycle,
+    rows::{Lease, RemoteRow, Subject, WaitRow},
+    start::{Decided, MessageKey, NameKey},
+};
+
+/// Everything that one transaction writes.
+#[derive(Clone, Debug, Default)]
+pub struct Writes {
+    /// New heads, as they are after the batch.
+    pub created: Vec<Head>,
+    /// The names of the new instances. A name that is taken meanwhile fails the batch, which is then run again.
+    pub names: Vec<NameRow>,
+    /// Decisions on messages. One that was decided meanwhile fails the batch in the same way.
+    pub messages: Vec<(MessageKey, Decided)>,
+    /// Locked heads that changed.
+    pub heads: Vec<Head>,
+    /// Journal entries, by instance in order of position.
+    pub journal: Vec<JournalRow>,
+    /// Leases that ended.
+    pub lease_deletes: Vec<(InstanceUid, Subject)>,
+    /// Leases that began.
+    pub leases: Vec<(InstanceUid, Subject, Lease)>,
+    /// Ready rows that are gone.
+    pub ready_deletes: Vec<(InstanceUid, Subject)>,
+    /// New ready rows.
+    pub ready: Vec<ReadyRow>,
+    /// Waits that are over.
+    pub wait_deletes: Vec<(InstanceUid, CallHash)>,
+    /// Waits that opened.
+    pub waits: Vec<(InstanceUid, WaitRow)>,
+    /// Remote steps that are over or replaced.
+    pub remote_deletes: Vec<(InstanceUid, CallHash)>,
+    /// Remote steps that are new or have changed.
+    pub remotes: Vec<(InstanceUid, RemoteRow)>,
+    /// Ended instances of which all waits, remote steps, and step leases and ready rows are deleted.
+    pub cleared: Vec<InstanceUid>,
+    /// Instances that are no longer parked.
+    pub parked_deletes: Vec<InstanceUid>,
+    /// Instances that are parked.
+    pub parked: Vec<(InstanceUid, Timestamp, Parked)>,
+    /// First answers of control operations.
+    pub operations: Vec<(InstanceUid, String, Answer)>,
+    /// Lifecycle messages to send.
+    pub outbox: Vec<Lifecycle>,
+    /// Lifecycle messages that were confirmed: their rows are deleted.
+    pub sent: Vec<(InstanceUid, Run)>,
+}
+
+/// The name of a new instance.
+#[derive(Clone, Debug)]
+pub struct NameRow {
+    /// The name.
+    pub key: NameKey,
+    /// The instance.
+    pub uid: InstanceUid,
+    /// The fingerprint of its input.
+    pub fingerprint: Fingerprint,
+}
+
+/// One journal entry with its key.
+#[derive(Clone, Debug)]
+pub struct JournalRow {
+    /// The instance.
+    pub uid: InstanceUid,
+    /// Its run.
+    pub run: Run,
+    /// The entry.
+    pub entry: Entry,
+}
+
+/// Something runnable that nobody holds.
+#[derive(Clone, Debug)]
+pub struct ReadyRow {
+    /// The instance.
+    pub uid: InstanceUid,
+    /// The instance itself, or one of its remote steps.
+    pub subject: Subject,
+    /// Namespace.
+    pub namespace: Namespace,
+    /// Workflow.
+    pub workflow: WorkflowName,
+    /// The pool of a remote step.
+    pub pool: Option<everstep_protocol::Pool>,
+    /// Since when.
+    pub ready_at: Timestamp,
+    /// A task for it is sent with the commit; otherwise whoever holds the dispatch duty offers it.
+    pub offered: bool,
+}
+
+impl Writes {
+    /// Whether nothing is written at all.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.created.is_empty()
+            && self.messages.is_empty()
+            && self.heads.is_empty()
+            && self.journal.is_empty()
+            && self.lease_deletes.is_empty()
+            && self.leases.is_empty()
+            && self.ready_deletes.is_empty()
+            && self.ready.is_empty()
+            && self.wait_deletes.is_empty()
+            && self.waits.is_empty()
+            && self.remote_deletes.is_empty()
+            && self.remotes.is_empty()
+            && self.cleared.is_empty()
+            && self.parked_deletes.is_empty()
+            && self.parked.is_empty()
+            && self.operations.is_empty()
+            && self.outbox.is_empty()
+            && self.sent.is_empty()
+    }
+}

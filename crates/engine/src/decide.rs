@@ -1,0 +1,176 @@
+//! What one input does to one instance.
+//!
+//! | input | held by the sender | held by another | ready | waiting | parked | ended |
+//! | --- | --- | --- | --- | --- | --- | --- |
+//! | claim | grant again | not granted | **lease** | not granted | not granted | not granted |
+//! | report | **append**, then go on, release, end or park | fence | fence | fence | fence | fence |
+//! | give back | **release**, ready | nothing | nothing | nothing | nothing | nothing |
+//! | due | append, push | append, push | append | **append, ready** | append | nothing |
+//! | lease ended | **append loss**, ready (or parked) | nothing | nothing | nothing | nothing | nothing |
+//! | step report, lease ended | append, push | append, push | append | **append, ready** | append | fence |
+//! | terminate | **end** | **end** | **end** | **end** | **end** | refused |
+//! | retry | refused | refused | refused | refused | **ready** | refused |
+
+mod control;
+mod due;
+mod lease;
+mod report;
+mod step;
+
+use everstep_protocol::{
+    InstanceUid, Timestamp,
+    journal::{Entry, Fact},
+    limits::Limits,
+};
+
+use crate::{
+    effect::{Answer, Change, Decision, Effect},
+    head::Head,
+    input::What,
+    place::Place,
+    rows::{Lease, Rows, Subject},
+};
+
+/// What every decision is made with, beside the input.
+#[derive(Clone, Copy, Debug)]
+pub struct Context<'a> {
+    /// The side rows that the input named.
+    pub rows: &'a Rows,
+    /// The batch's time, by the database's clock (rule W18).
+    pub now: Timestamp,
+    /// The installation's limits.
+    pub limits: &'a Limits,
+    /// How many holders may die in a row without progress before the instance is parked (rule W11).
+    pub deaths_max: u32,
+    /// Where the instance goes if it becomes runnable.
+    pub place: Place,
+}
+
+/// What one input does to one instance. `head` is the head as locked, with earlier inputs of the batch applied.
+#[must_use]
+pub fn decide(head: &Head, what: &What, context: Context<'_>) -> Decision {
+    let mut draft = Draft::new(head, context);
+    let answer = match what {
+        What::Claim { session } => lease::claim(&mut draft, *session),
+        What::GiveBack { session, epoch } => lease::give_back(&mut draft, *session, *epoch),
+        What::LeaseEnded { session, epoch, slots, counts } => {
+            lease::ended(&mut draft, *session, *epoch, *slots, *counts)
+        }
+        What::Report { session, build, report } => report::report(&mut draft, *session, build, report),
+        What::Due { call } => due::due(&mut draft, *call),
+        What::StepClaim { session, call } => step::claim(&mut draft, *session, *call),
+        What::StepReport { session, build, call, epoch, ran_for, outcome } => {
+            let from = step::From { session: *session, build, call: *call };
+            step::report(&mut draft, &from, *epoch, *ran_for, outcome)
+        }
+        What::StepLeaseEnded { session, build, call, epoch, counts } => {
+            let from = step::From { session: *session, build, call: *call };
+            step::ended(&mut draft, &from, *epoch, *counts)
+        }
+        What::Terminate { operation, reason } => control::terminate(&mut draft, operation, reason.as_ref()),
+        What::Retry { operation } => control::retry(&mut draft, operation),
+    };
+    draft.finish(answer)
+}
+
+/// A decision in the making.
+struct Draft<'a> {
+    head: Head,
+    before: &'a Head,
+    context: Context<'a>,
+    entries: Vec<Entry>,
+    changes: Vec<Change>,
+    effects: Vec<Effect>,
+}
+
+impl<'a> Draft<'a> {
+    fn new(head: &'a Head, context: Context<'a>) -> Self {
+        Self {
+            head: head.clone(),
+            before: head,
+            context,
+            entries: Vec::new(),
+            changes: Vec::new(),
+            effects: Vec::new(),
+        }
+    }
+
+    fn uid(&self) -> InstanceUid {
+        self.before.uid
+    }
+
+    fn lease(&self) -> Option<Lease> {
+        self.context.rows.leases.get(&(self.uid(), Subject::INSTANCE)).copied()
+    }
+
+    fn is_ready(&self) -> bool {
+        self.context.rows.ready.contains(&(self.uid(), Subject::INSTANCE))
+    }
+
+    fn is_parked(&self) -> bool {
+        self.context.rows.parked.contains_key(&self.uid())
+    }
+
+    /// Appends one entry at the next position (rule W1).
+    fn append(&mut self, fact: Fact) {
+        self.head.position = self.head.position.next();
+        self.head.journal_bytes = self.head.journal_bytes.saturating_add(fact.payload_bytes());
+        self.entries.push(Entry { position: self.head.position, at: self.context.now, fact });
+    }
+
+    /// Appends entries that were built for the positions after the head's.
+    fn append_all(&mut self, entries: Vec<Entry>) {
+        for entry in entries {
+            self.append(entry.fact);
+        }
+    }
+
+    /// Grants the lease to a session: the epoch grows, reports are counted from 1 again.
+    fn grant(&mut self, session: everstep_protocol::SessionId, direct: bool) {
+        self.head.epoch = self.head.epoch.next();
+        self.head.reports = 0;
+        self.changes.push(Change::Lease(Subject::INSTANCE, Lease { session, epoch: self.head.epoch }));
+        self.effects.push(Effect::Grant { session, head: Box::new(self.head.clone()), direct });
+    }
+
+    /// The instance can go on and nobody holds it: a direct grant, or a ready row and an offer. The one place where an
+    /// instance becomes runnable, so that it is never forgotten (promise 5).
+    fn make_runnable(&mut self) {
+        match self.context.place {
+            Place::Direct(session) => self.grant(session, true),
+            Place::Queue => {
+                self.changes.push(Change::Ready(Subject::INSTANCE, None));
+                self.effects.push(Effect::Offer {
+                    namespace: self.head.namespace.clone(),
+                    workflow: self.head.workflow.clone(),
+                    instance: self.head.uid,
+                });
+            }
+        }
+    }
+
+    /// Entries were appended by somebody other than the holder: they go to the holder, or make the instance runnable if
+    /// nobody holds it and it waits.
+    fn wake(&mut self) {
+        if let Some(lease) = self.lease() {
+            self.effects.push(Effect::Push {
+                session: lease.session,
+                head: Box::new(self.head.clone()),
+                entries: self.entries.clone(),
+            });
+        } else if !self.is_ready() && !self.is_parked() {
+            self.make_runnable();
+        }
+    }
+
+    fn finish(self, answer: Answer) -> Decision {
+        let changed = self.head != *self.before;
+        Decision {
+            head: changed.then_some(self.head),
+            entries: self.entries,
+            changes: self.changes,
+            effects: self.effects,
+            answer,
+        }
+    }
+}

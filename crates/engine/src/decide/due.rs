@@ -1,0 +1,48 @@
+//! The wait of a call may be due. The scan that says so holds no lock: what it saw may be gone (rule W23).
+
+use everstep_protocol::{CallHash, journal::Fact};
+
+use super::Draft;
+use crate::{
+    effect::{Answer, Change, Effect},
+    rows::{Subject, WaitKind, WaitRow},
+};
+
+/// Ends the wait if it is there and due; a wake-up is never early (rule P20).
+pub(super) fn due(draft: &mut Draft<'_>, call: CallHash) -> Answer {
+    let Some(wait) = draft.context.rows.waits.get(&(draft.uid(), call)) else {
+        return Answer::Nothing;
+    };
+    if wait.due_at.is_none_or(|due_at| due_at > draft.context.now) {
+        return Answer::Nothing;
+    }
+    let wait = wait.clone();
+    draft.changes.push(Change::WaitEnd(call));
+    match wait.kind {
+        WaitKind::Sleep | WaitKind::Retry => {
+            draft.head.waits = draft.head.waits.saturating_sub(1);
+            draft.append(Fact::Fired { call: wait.call });
+            draft.wake();
+        }
+        WaitKind::Remote => retry_remote(draft, call, wait),
+    }
+    Answer::Done
+}
+
+/// The retry delay of a remote step is over: its next attempt is offered to the pool.
+fn retry_remote(draft: &mut Draft<'_>, call: CallHash, wait: WaitRow) {
+    let Some(row) = draft.context.rows.remotes.get(&(draft.uid(), call)) else {
+        // Its outcome came meanwhile and took the wait's reason with it.
+        draft.head.waits = draft.head.waits.saturating_sub(1);
+        return;
+    };
+    let pool = row.remote.pool.clone();
+    draft.changes.push(Change::Wait(WaitRow { due_at: None, ..wait }));
+    draft.changes.push(Change::Ready(Subject::step(call), Some(pool.clone())));
+    draft.effects.push(Effect::OfferStep {
+        namespace: draft.head.namespace.clone(),
+        pool,
+        instance: draft.uid(),
+        call,
+    });
+}

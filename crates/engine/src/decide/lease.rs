@@ -1,0 +1,83 @@
+//! Claims, leases given back, leases that ended with their session.
+
+use everstep_protocol::{
+    Epoch, SessionId,
+    journal::{Fact, Lost, ParkCode, Parked},
+    message::CoordinatorItem,
+};
+
+use super::Draft;
+use crate::{
+    effect::{Answer, Change, Effect},
+    rows::Subject,
+};
+
+/// A session answers a run task. A repeated claim gets the same grant again (rule W7).
+pub(super) fn claim(draft: &mut Draft<'_>, session: SessionId) -> Answer {
+    match draft.lease() {
+        Some(lease) if lease.session == session => {
+            let head = Box::new(draft.head.clone());
+            draft.effects.push(Effect::Grant { session, head, direct: false });
+            Answer::Nothing
+        }
+        None if draft.is_ready() && !draft.head.status.is_ended() && !draft.is_parked() => {
+            draft.changes.push(Change::ReadyEnd(Subject::INSTANCE));
+            draft.grant(session, false);
+            Answer::Granted
+        }
+        _ => {
+            let item = CoordinatorItem::NotGranted { instance: draft.uid() };
+            draft.effects.push(Effect::Item(session, item));
+            Answer::NotGranted
+        }
+    }
+}
+
+/// A session has no use for a grant, or stops. Never counts as a loss.
+pub(super) fn give_back(draft: &mut Draft<'_>, session: SessionId, epoch: Epoch) -> Answer {
+    match draft.lease() {
+        Some(lease) if lease.session == session && lease.epoch == epoch => {
+            draft.changes.push(Change::LeaseEnd(Subject::INSTANCE));
+            draft.make_runnable();
+            Answer::Done
+        }
+        _ => Answer::Nothing,
+    }
+}
+
+/// The session of a lease has ended, or never confirmed it.
+pub(super) fn ended(
+    draft: &mut Draft<'_>,
+    session: SessionId,
+    epoch: Option<Epoch>,
+    slots: u32,
+    counts: bool,
+) -> Answer {
+    match draft.lease() {
+        Some(lease) if lease.session == session && epoch.is_none_or(|epoch| epoch == lease.epoch) => {}
+        _ => return Answer::Nothing,
+    }
+    draft.changes.push(Change::LeaseEnd(Subject::INSTANCE));
+    if counts {
+        draft.append(Fact::Lost(Lost { slots, counts, session }));
+        draft.head.deaths = draft.head.deaths.saturating_add(1);
+        if draft.head.deaths >= draft.context.deaths_max {
+            let deaths = draft.head.deaths;
+            return draft.park(Parked {
+                code: ParkCode::Poison,
+                message: format!("its holders died {deaths} times in a row without progress"),
+            });
+        }
+    }
+    draft.make_runnable();
+    Answer::Done
+}
+
+impl Draft<'_> {
+    /// Parks the instance; its lease is over already or ends with the same decision.
+    pub(super) fn park(&mut self, parked: Parked) -> Answer {
+        self.append(Fact::Parked(parked.clone()));
+        self.changes.push(Change::Park(parked));
+        Answer::Parked
+    }
+}

@@ -1,0 +1,215 @@
+//! The holder reports: results are appended, waits opened, and the lease goes on or ends.
+
+use everstep_protocol::{
+    BuildName, SessionId,
+    journal::{Entry, Fact, ParkCode, Parked, Wait},
+    message::{Ack, AttemptOutcome, CoordinatorItem, FenceReason, OpenWait, Report, Taken, Then},
+};
+
+use super::Draft;
+use crate::{
+    effect::{Answer, Change, Effect},
+    head::Status,
+    report::{Reporter, entries, is_due},
+    rows::{RemoteRow, Subject, WaitKind, WaitRow},
+};
+
+/// Takes a report of the lease that it bears, once and in order.
+pub(super) fn report(
+    draft: &mut Draft<'_>,
+    session: SessionId,
+    build: &BuildName,
+    report: &Report,
+) -> Answer {
+    if report.epoch > draft.head.epoch {
+        return Answer::FromTheFuture;
+    }
+    let held = draft.lease().is_some_and(|lease| lease.session == session && lease.epoch == report.epoch);
+    if !held {
+        return fence(draft, session, report);
+    }
+    let expected = draft.head.reports + 1;
+    if report.number != expected {
+        let taken =
+            if report.number < expected { Taken::Before } else { Taken::OutOfOrder { expected } };
+        acknowledge(draft, session, report, taken);
+        return Answer::Nothing;
+    }
+    take(draft, session, build, report)
+}
+
+fn fence(draft: &mut Draft<'_>, session: SessionId, report: &Report) -> Answer {
+    let why = match draft.head.status {
+        Status::Terminated => FenceReason::Terminated,
+        Status::Complete | Status::Errored => FenceReason::Ended,
+        Status::Open => FenceReason::Stale,
+    };
+    let item = CoordinatorItem::Fence { instance: draft.uid(), epoch: report.epoch, why };
+    draft.effects.push(Effect::Item(session, item));
+    Answer::Fenced
+}
+
+/// The acknowledgement. Positions and time are those of before the report's own entries.
+fn acknowledge(draft: &mut Draft<'_>, session: SessionId, report: &Report, taken: Taken) {
+    let ack = Ack {
+        instance: draft.uid(),
+        epoch: report.epoch,
+        number: report.number,
+        after: draft.before.position,
+        at: draft.context.now,
+        taken,
+    };
+    draft.effects.push(Effect::Item(session, CoordinatorItem::Ack(ack)));
+}
+
+fn take(draft: &mut Draft<'_>, session: SessionId, build: &BuildName, report: &Report) -> Answer {
+    let taken = how_much(draft, report);
+    acknowledge(draft, session, report, taken);
+    let reporter = Reporter { session, build: build.clone() };
+    let after = draft.head.position;
+    let written = entries(report, taken, after, draft.context.now, &reporter, draft.context.limits);
+    draft.head.reports = report.number;
+    if is_progress(report) {
+        draft.head.deaths = 0;
+    }
+    for entry in &written {
+        open_waits(draft, entry, report);
+    }
+    draft.append_all(written);
+    if taken != Taken::Whole {
+        return Answer::Taken;
+    }
+    match &report.then {
+        Then::Continue => Answer::Taken,
+        Then::Suspend => suspend(draft),
+        Then::End(end) => {
+            draft.end(end.clone());
+            Answer::Taken
+        }
+        Then::Park(parked) => {
+            draft.changes.push(Change::LeaseEnd(Subject::INSTANCE));
+            draft.changes.push(Change::Park(parked.clone()));
+            Answer::Parked
+        }
+    }
+}
+
+/// A fold holds only at the position that it expects (rule W36); a suspend only if the body has seen everything and
+/// nothing in the report itself lets it go on at once (rule W3).
+fn how_much(draft: &Draft<'_>, report: &Report) -> Taken {
+    let up_to_date = draft.head.position == report.seen;
+    if report.folded && !up_to_date {
+        return Taken::Results;
+    }
+    let goes_on = !up_to_date
+        || report.opened.iter().any(|open| is_due(&open.wait, draft.context.now))
+        || report.results.iter().any(|end| retries_at_once(&end.outcome));
+    match report.then {
+        Then::Suspend if goes_on => Taken::Kept,
+        Then::Suspend | Then::Continue | Then::End(_) | Then::Park(_) => Taken::Whole,
+    }
+}
+
+fn retries_at_once(outcome: &AttemptOutcome) -> bool {
+    matches!(outcome, AttemptOutcome::Failed { retry_in: Some(delay), .. } if delay.as_u64() == 0)
+}
+
+/// Losses charged to steps are bookkeeping; anything else that a report brings is progress (rule W11).
+fn is_progress(report: &Report) -> bool {
+    let only_losses = report.results.iter().all(|end| {
+        matches!(&end.outcome, AttemptOutcome::Failed { failure, .. }
+            if failure.kind == everstep_protocol::FailureKind::WorkerLost)
+    });
+    !(only_losses && report.opened.is_empty() && matches!(report.then, Then::Continue | Then::Suspend))
+}
+
+/// The side rows that an entry of a report brings with it.
+fn open_waits(draft: &mut Draft<'_>, entry: &Entry, report: &Report) {
+    match &entry.fact {
+        Fact::Attempted(attempted) => match attempted.retry_at() {
+            Some(due_at) if due_at > entry.at => {
+                draft.open_wait(WaitRow {
+                    call: attempted.call.clone(),
+                    kind: WaitKind::Retry,
+                    since: entry.at,
+                    due_at: Some(due_at),
+                });
+            }
+            Some(_) => {}
+            None => draft.head.steps = draft.head.steps.saturating_add(1),
+        },
+        Fact::Opened(opened) => match &opened.wait {
+            Wait::Sleep { until } => {
+                let open = report.opened.iter().find(|open| open.call == opened.call);
+                let due_now = open.is_some_and(|open| is_due(&open.wait, entry.at));
+                if !due_now {
+                    draft.open_wait(WaitRow {
+                        call: opened.call.clone(),
+                        kind: WaitKind::Sleep,
+                        since: entry.at,
+                        due_at: Some(*until),
+                    });
+                }
+            }
+            Wait::Remote(_) => {}
+        },
+        Fact::Started(_)
+        | Fact::Fired { .. }
+        | Fact::Lost(_)
+        | Fact::Parked(_)
+        | Fact::Retried
+        | Fact::Ended(_) => {}
+    }
+    if let Fact::Opened(opened) = &entry.fact
+        && let Some(OpenWait::Remote(remote)) =
+            report.opened.iter().find(|open| open.call == opened.call).map(|open| &open.wait)
+    {
+        draft.open_remote(RemoteRow {
+            call: opened.call.clone(),
+            called_after: opened.called_after,
+            remote: remote.clone(),
+            attempt: everstep_protocol::Attempt::FIRST,
+            epoch: everstep_protocol::Epoch(0),
+            first_at: None,
+            granted_at: None,
+        });
+    }
+}
+
+/// The holder has nothing to run. An instance that nothing will wake is never let go silently (rule W3, promise 5).
+fn suspend(draft: &mut Draft<'_>) -> Answer {
+    draft.changes.push(Change::LeaseEnd(Subject::INSTANCE));
+    if draft.head.waits > 0 {
+        return Answer::Taken;
+    }
+    draft.park(Parked {
+        code: ParkCode::NothingToWaitFor,
+        message: "the body waits, but for nothing that could wake it".to_owned(),
+    })
+}
+
+impl Draft<'_> {
+    fn open_wait(&mut self, wait: WaitRow) {
+        self.head.waits += 1;
+        self.changes.push(Change::Wait(wait));
+    }
+
+    fn open_remote(&mut self, row: RemoteRow) {
+        let hash = row.call.hash();
+        let pool = row.remote.pool.clone();
+        self.open_wait(WaitRow {
+            call: row.call.clone(),
+            kind: WaitKind::Remote,
+            since: self.context.now,
+            due_at: None,
+        });
+        self.changes.push(Change::Remote(row));
+        self.changes.push(Change::Ready(Subject::step(hash), Some(pool.clone())));
+        self.effects.push(Effect::OfferStep {
+            namespace: self.head.namespace.clone(),
+            pool,
+            instance: self.uid(),
+            call: hash,
+        });
+    }
+}

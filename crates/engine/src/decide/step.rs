@@ -1,0 +1,224 @@
+//! Remote steps: a lease and a fence of their own, beside the instance's (rule W39).
+
+use everstep_protocol::{
+    Attempt, BuildName, CallHash, Epoch, Failure, FailureKind, Millis, SessionId,
+    journal::{Attempted, Fact, Outcome},
+    message::{AttemptOutcome, CoordinatorItem, StepGrant},
+};
+
+use super::Draft;
+use crate::{
+    effect::{Answer, Change, Effect},
+    report::outcome,
+    retry::{Asked, next_delay},
+    rows::{Lease, RemoteRow, Subject, WaitKind, WaitRow},
+};
+
+/// Who speaks about which remote step.
+pub(super) struct From<'a> {
+    pub(super) session: SessionId,
+    pub(super) build: &'a BuildName,
+    pub(super) call: CallHash,
+}
+
+/// A worker of the pool answers a step task.
+pub(super) fn claim(draft: &mut Draft<'_>, session: SessionId, call: CallHash) -> Answer {
+    let lease = draft.step_lease(call);
+    let Some(row) = draft.context.rows.remotes.get(&(draft.uid(), call)) else {
+        return refuse(draft, session, call, Epoch(0));
+    };
+    let mut row = row.clone();
+    let ready = draft.context.rows.ready.contains(&(draft.uid(), Subject::step(call)));
+    match lease {
+        Some(lease) if lease.session == session => {
+            draft.step_grant(session, call, row);
+            Answer::Nothing
+        }
+        None if ready => {
+            row.epoch = row.epoch.next();
+            row.first_at = row.first_at.or(Some(draft.context.now));
+            row.granted_at = Some(draft.context.now);
+            let lease = Lease { session, epoch: row.epoch };
+            draft.changes.push(Change::ReadyEnd(Subject::step(call)));
+            draft.changes.push(Change::Lease(Subject::step(call), lease));
+            draft.changes.push(Change::Remote(row.clone()));
+            draft.step_grant(session, call, row);
+            Answer::Granted
+        }
+        _ => refuse(draft, session, call, Epoch(0)),
+    }
+}
+
+fn refuse(draft: &mut Draft<'_>, session: SessionId, call: CallHash, epoch: Epoch) -> Answer {
+    let item = CoordinatorItem::StepFence { instance: draft.uid(), call, epoch };
+    draft.effects.push(Effect::Item(session, item));
+    Answer::NotGranted
+}
+
+/// The holder reports the end of its attempt.
+pub(super) fn report(
+    draft: &mut Draft<'_>,
+    from: &From<'_>,
+    epoch: Epoch,
+    ran_for: Millis,
+    ended: &AttemptOutcome,
+) -> Answer {
+    let Some(row) = draft.context.rows.remotes.get(&(draft.uid(), from.call)).cloned() else {
+        // Known already, or the instance has ended: either way the worker is done with it.
+        let item = CoordinatorItem::StepAck { instance: draft.uid(), call: from.call, epoch };
+        draft.effects.push(Effect::Item(from.session, item));
+        return Answer::Nothing;
+    };
+    if epoch > row.epoch {
+        return Answer::FromTheFuture;
+    }
+    let held = draft
+        .step_lease(from.call)
+        .is_some_and(|lease| lease.session == from.session && lease.epoch == epoch);
+    if !held {
+        refuse(draft, from.session, from.call, epoch);
+        return Answer::Fenced;
+    }
+    let item = CoordinatorItem::StepAck { instance: draft.uid(), call: from.call, epoch };
+    draft.effects.push(Effect::Item(from.session, item));
+    conclude(draft, from, &row, ran_for, ended);
+    Answer::Taken
+}
+
+/// The lease ended without a report: with its session, or given back.
+pub(super) fn ended(
+    draft: &mut Draft<'_>,
+    from: &From<'_>,
+    epoch: Option<Epoch>,
+    counts: bool,
+) -> Answer {
+    let held = draft.step_lease(from.call).is_some_and(|lease| {
+        lease.session == from.session && epoch.is_none_or(|epoch| epoch == lease.epoch)
+    });
+    let Some(row) = draft.context.rows.remotes.get(&(draft.uid(), from.call)).filter(|_| held).cloned()
+    else {
+        return Answer::Nothing;
+    };
+    if counts {
+        let ran_for = row.granted_at.map_or(Millis(0), |at| draft.context.now.since(at));
+        let failure = Failure::new(FailureKind::WorkerLost, "the worker that ran it was lost");
+        let lost = AttemptOutcome::Failed { failure, retry_in: None };
+        conclude(draft, from, &row, ran_for, &lost);
+    } else {
+        let pool = row.remote.pool.clone();
+        draft.changes.push(Change::LeaseEnd(Subject::step(from.call)));
+        draft.changes.push(Change::Ready(Subject::step(from.call), Some(pool.clone())));
+        draft.offer_step(from.call, pool);
+    }
+    Answer::Done
+}
+
+/// One attempt has ended: it is recorded, and the step has its outcome or waits for its next attempt.
+fn conclude(
+    draft: &mut Draft<'_>,
+    from: &From<'_>,
+    row: &RemoteRow,
+    ran_for: Millis,
+    ended: &AttemptOutcome,
+) {
+    let now = draft.context.now;
+    let ended = with_delay(draft, row, ended);
+    let outcome = outcome(&ended, now, draft.context.limits);
+    let retry_at = match &outcome {
+        Outcome::Succeeded(_) => None,
+        Outcome::Failed { retry_at, .. } => *retry_at,
+    };
+    draft.changes.push(Change::LeaseEnd(Subject::step(from.call)));
+    draft.append(Fact::Attempted(Attempted {
+        call: row.call.clone(),
+        attempt: row.attempt,
+        called_after: row.called_after,
+        started_at: now.minus(ran_for),
+        key: row.remote.key,
+        input: row.remote.fingerprint,
+        policy: row.remote.policy.clone(),
+        build: from.build.clone(),
+        session: from.session,
+        outcome,
+    }));
+    match retry_at {
+        Some(due_at) => again(draft, from.call, row, due_at),
+        None => {
+            draft.head.steps = draft.head.steps.saturating_add(1);
+            draft.head.waits = draft.head.waits.saturating_sub(1);
+            draft.head.deaths = 0;
+            draft.changes.push(Change::WaitEnd(from.call));
+            draft.changes.push(Change::RemoteEnd(from.call));
+            draft.wake();
+        }
+    }
+}
+
+/// The next attempt: at once, or when its delay is over. A holder of the instance learns of the entry; an instance that
+/// waits is not woken by it.
+fn again(draft: &mut Draft<'_>, call: CallHash, row: &RemoteRow, due_at: everstep_protocol::Timestamp) {
+    let now = draft.context.now;
+    let next = RemoteRow { attempt: row.attempt.next(), granted_at: None, ..row.clone() };
+    draft.changes.push(Change::Remote(next));
+    if due_at > now {
+        draft.changes.push(Change::WaitEnd(call));
+        draft.changes.push(Change::Wait(WaitRow {
+            call: row.call.clone(),
+            kind: WaitKind::Remote,
+            since: draft.context.rows.waits.get(&(draft.uid(), call)).map_or(now, |wait| wait.since),
+            due_at: Some(due_at),
+        }));
+    } else {
+        let pool = row.remote.pool.clone();
+        draft.changes.push(Change::Ready(Subject::step(call), Some(pool.clone())));
+        draft.offer_step(call, pool);
+    }
+    if draft.lease().is_some() {
+        draft.wake();
+    }
+}
+
+/// The policy's delay, which for remote steps the coordinator computes (the caller's code is not there to ask).
+fn with_delay(draft: &Draft<'_>, row: &RemoteRow, ended: &AttemptOutcome) -> AttemptOutcome {
+    let AttemptOutcome::Failed { failure, .. } = ended else {
+        return ended.clone();
+    };
+    let elapsed = row.first_at.map_or(Millis(0), |at| draft.context.now.since(at));
+    let asked = failure.retry_after.map_or(Asked::Policy, Asked::After);
+    let retry_in = if failure.permanent {
+        None
+    } else {
+        next_delay(&row.remote.policy, row.attempt.0, elapsed, asked, draft.uid().0.as_bytes())
+    };
+    AttemptOutcome::Failed { failure: failure.clone(), retry_in }
+}
+
+impl Draft<'_> {
+    fn step_lease(&self, call: CallHash) -> Option<Lease> {
+        self.context.rows.leases.get(&(self.uid(), Subject::step(call))).copied()
+    }
+
+    fn offer_step(&mut self, call: CallHash, pool: everstep_protocol::Pool) {
+        self.effects.push(Effect::OfferStep {
+            namespace: self.head.namespace.clone(),
+            pool,
+            instance: self.uid(),
+            call,
+        });
+    }
+
+    fn step_grant(&mut self, session: SessionId, hash: CallHash, row: RemoteRow) {
+        let grant = StepGrant {
+            instance: self.uid(),
+            hash,
+            epoch: row.epoch,
+            namespace: self.head.namespace.clone(),
+            workflow: self.head.workflow.clone(),
+            id: self.head.id.clone(),
+            call: row.call,
+            attempt: row.attempt.max(Attempt::FIRST),
+            remote: row.remote,
+        };
+        self.effects.push(Effect::StepGrant(session, Box::new(grant)));
+    }
+}

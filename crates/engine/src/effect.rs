@@ -1,0 +1,154 @@
+//! What a decision consists of: rows to change, messages that may leave only after the commit, and the answer.
+
+use everstep_protocol::{
+    CallHash, InstanceUid, Namespace, Pool, SessionId, WorkflowName,
+    journal::{Entry, Parked},
+    message::{CoordinatorItem, StepGrant},
+};
+
+use crate::{
+    head::{Head, Status},
+    lifecycle::Lifecycle,
+    rows::{Lease, RemoteRow, Subject, WaitRow},
+};
+
+/// What one input does to one instance.
+#[derive(Clone, Debug)]
+pub struct Decision {
+    /// The head afterwards; none if it does not change.
+    pub head: Option<Head>,
+    /// Entries to append, at positions that follow the head's.
+    pub entries: Vec<Entry>,
+    /// Side rows to change, in order.
+    pub changes: Vec<Change>,
+    /// What to send after the commit.
+    pub effects: Vec<Effect>,
+    /// What to tell whoever asked.
+    pub answer: Answer,
+}
+
+impl Decision {
+    /// Nothing changes.
+    #[must_use]
+    pub const fn nothing(answer: Answer) -> Self {
+        Self { head: None, entries: Vec::new(), changes: Vec::new(), effects: Vec::new(), answer }
+    }
+
+    /// Nothing changes, but this is sent.
+    #[must_use]
+    pub fn send(effect: Effect, answer: Answer) -> Self {
+        Self { effects: vec![effect], ..Self::nothing(answer) }
+    }
+}
+
+/// A change of one side row. An insert is of a row that is known to be absent, a delete may find nothing.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// A lease begins.
+    Lease(Subject, Lease),
+    /// A lease ends.
+    LeaseEnd(Subject),
+    /// Something is runnable and not leased; `pool` is set for a remote step.
+    Ready(Subject, Option<Pool>),
+    /// It is not, or no longer.
+    ReadyEnd(Subject),
+    /// A wait opens.
+    Wait(WaitRow),
+    /// A wait is over.
+    WaitEnd(CallHash),
+    /// A remote step is new or has changed.
+    Remote(RemoteRow),
+    /// A remote step has its outcome.
+    RemoteEnd(CallHash),
+    /// The instance has ended: no lease, ready row, wait, remote step or question is left.
+    Everything,
+    /// The instance is parked.
+    Park(Parked),
+    /// It is not, or no longer.
+    ParkEnd,
+    /// The first answer of a control operation.
+    Operation(String, Answer),
+    /// A message to the world, from the outbox.
+    Outbox(Lifecycle),
+}
+
+/// What is sent after the commit. Losing any of it delays, and never loses, work.
+#[derive(Clone, Debug)]
+pub enum Effect {
+    /// An item for a session's inbox.
+    Item(SessionId, CoordinatorItem),
+    /// A lease for a session; the coordinator adds the first part of the journal.
+    Grant {
+        /// For whom.
+        session: SessionId,
+        /// The head as committed.
+        head: Box<Head>,
+        /// Sent against a credit.
+        direct: bool,
+    },
+    /// The lease of a remote step.
+    StepGrant(SessionId, Box<StepGrant>),
+    /// Entries that the holder does not have yet.
+    Push {
+        /// The holder.
+        session: SessionId,
+        /// The head as committed.
+        head: Box<Head>,
+        /// The entries.
+        entries: Vec<Entry>,
+    },
+    /// A run task, if the queue has room.
+    Offer {
+        /// Namespace.
+        namespace: Namespace,
+        /// Workflow.
+        workflow: WorkflowName,
+        /// Instance.
+        instance: InstanceUid,
+    },
+    /// A step task, if the queue has room.
+    OfferStep {
+        /// Namespace.
+        namespace: Namespace,
+        /// Pool.
+        pool: Pool,
+        /// Instance.
+        instance: InstanceUid,
+        /// Its call.
+        call: CallHash,
+    },
+}
+
+/// What whoever sent an input learns, and what is counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It was done.
+    Done,
+    /// It changed nothing: it was done before, or there was nothing to do.
+    Nothing,
+    /// A lease was granted.
+    Granted,
+    /// A claim was refused.
+    NotGranted,
+    /// A report was taken.
+    Taken,
+    /// A report was refused: its lease is over (rule W2).
+    Fenced,
+    /// It bears an epoch that this installation never gave: lost history. Set aside with an alarm, never answered as
+    /// stale (rule W2).
+    FromTheFuture,
+    /// The instance was parked by this input.
+    Parked,
+    /// The operation is not allowed in this status.
+    Refused(Status),
+    /// The operation needs a parked instance and this one is not.
+    NotParked,
+    /// No such instance.
+    NotFound,
+    /// A start created an instance.
+    Created,
+    /// A start met an instance with the same input.
+    Exists(Status),
+    /// A start met an instance with another input.
+    Conflict(Status),
+}

@@ -1,0 +1,125 @@
+//! The head of an instance: the one row that a decision locks. It never grows with the instance (rule W21).
+
+use everstep_protocol::{
+    Epoch, Generation, InstanceId, InstanceUid, Namespace, Position, Run, Timestamp, WorkflowName,
+};
+
+/// What the head itself stores of an instance's status; what an open instance is doing follows from its side rows (rule W24).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Status {
+    /// Not ended.
+    Open,
+    /// Ended with an output.
+    Complete,
+    /// Ended with an error.
+    Errored,
+    /// Ended by somebody.
+    Terminated,
+}
+
+impl Status {
+    /// Every status, in the order of their codes.
+    pub const ALL: [Self; 4] = [Self::Open, Self::Complete, Self::Errored, Self::Terminated];
+
+    /// The number that stores keep. Never changes.
+    #[must_use]
+    pub const fn code(self) -> i16 {
+        match self {
+            Self::Open => 0,
+            Self::Complete => 1,
+            Self::Errored => 2,
+            Self::Terminated => 3,
+        }
+    }
+
+    /// The status of a stored number.
+    #[must_use]
+    pub fn from_code(code: i16) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.code() == code)
+    }
+
+    /// The word shown to people.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Complete => "complete",
+            Self::Errored => "errored",
+            Self::Terminated => "terminated",
+        }
+    }
+
+    /// Whether nothing can happen any more.
+    #[must_use]
+    pub const fn is_ended(self) -> bool {
+        !matches!(self, Self::Open)
+    }
+}
+
+/// The head row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// Internal id.
+    pub uid: InstanceUid,
+    /// Namespace.
+    pub namespace: Namespace,
+    /// Workflow.
+    pub workflow: WorkflowName,
+    /// The id that users see.
+    pub id: InstanceId,
+    /// Current run.
+    pub run: Run,
+    /// Current generation.
+    pub generation: Generation,
+    /// Open, or how it ended.
+    pub status: Status,
+    /// The epoch of the latest lease; only grows (rule W2).
+    pub epoch: Epoch,
+    /// The last position of the current run's journal (rule W1).
+    pub position: Position,
+    /// The number of the last report taken from the current lease.
+    pub reports: u64,
+    /// How many wait rows are open.
+    pub waits: u32,
+    /// How many steps of this generation have an outcome (rule P4).
+    pub steps: u64,
+    /// Bytes of the journal (rule P4).
+    pub journal_bytes: u64,
+    /// Holders that died in a row without progress (rule W11).
+    pub deaths: u32,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When it ended: set exactly when the status is not open.
+    pub ended_at: Option<Timestamp>,
+}
+
+impl Head {
+    /// The head of a new instance, before its first entry.
+    #[must_use]
+    pub const fn new(
+        uid: InstanceUid,
+        namespace: Namespace,
+        workflow: WorkflowName,
+        id: InstanceId,
+        created_at: Timestamp,
+    ) -> Self {
+        Self {
+            uid,
+            namespace,
+            workflow,
+            id,
+            run: Run(1),
+            generation: Generation(1),
+            status: Status::Open,
+            epoch: Epoch(0),
+            position: Position(0),
+            reports: 0,
+            waits: 0,
+            steps: 0,
+            journal_bytes: 0,
+            deaths: 0,
+            created_at,
+            ended_at: None,
+        }
+    }
+}

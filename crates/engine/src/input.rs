@@ -1,0 +1,156 @@
+//! The inputs: every cause of work.
+
+use everstep_protocol::{
+    BuildName, CallHash, Epoch, InstanceUid, Millis, SessionId,
+    message::{AttemptOutcome, Report},
+};
+
+use crate::{rows::Needs, start::Start};
+
+/// One input of a batch.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// Somebody wants a new instance.
+    Start(Box<Start>),
+    /// Something happened to an instance.
+    On {
+        /// The instance.
+        instance: InstanceUid,
+        /// What happened.
+        what: What,
+    },
+}
+
+/// What happened to an instance.
+#[derive(Clone, Debug)]
+pub enum What {
+    /// A session asks for the lease.
+    Claim {
+        /// Who asks.
+        session: SessionId,
+    },
+    /// The holder reports.
+    Report {
+        /// Who reports.
+        session: SessionId,
+        /// The build of its code.
+        build: BuildName,
+        /// What it reports.
+        report: Report,
+    },
+    /// A session gives the lease back.
+    GiveBack {
+        /// Who gives it back.
+        session: SessionId,
+        /// Which lease.
+        epoch: Epoch,
+    },
+    /// The wait of a call may be due.
+    Due {
+        /// The call.
+        call: CallHash,
+    },
+    /// The lease's session has ended, or its holder never confirmed it (rules W6, W11).
+    LeaseEnded {
+        /// Whose lease.
+        session: SessionId,
+        /// Which lease; any of that session if none.
+        epoch: Option<Epoch>,
+        /// How many steps the session ran at once.
+        slots: u32,
+        /// Whether the loss counts against the steps that were open.
+        counts: bool,
+    },
+    /// A session asks for the lease of a remote step.
+    StepClaim {
+        /// Who asks.
+        session: SessionId,
+        /// The call.
+        call: CallHash,
+    },
+    /// The holder of a remote step reports the end of an attempt.
+    StepReport {
+        /// Who reports.
+        session: SessionId,
+        /// The build of its code.
+        build: BuildName,
+        /// The call.
+        call: CallHash,
+        /// Which lease.
+        epoch: Epoch,
+        /// How long the attempt ran.
+        ran_for: Millis,
+        /// How it ended.
+        outcome: AttemptOutcome,
+    },
+    /// The lease of a remote step has ended without a report.
+    StepLeaseEnded {
+        /// Whose lease.
+        session: SessionId,
+        /// The build of its code.
+        build: BuildName,
+        /// The call.
+        call: CallHash,
+        /// Which lease; any of that session if none.
+        epoch: Option<Epoch>,
+        /// Whether it counts as an attempt.
+        counts: bool,
+    },
+    /// Somebody ends the instance.
+    Terminate {
+        /// The operation's id.
+        operation: String,
+        /// Who and why.
+        reason: Option<String>,
+    },
+    /// Somebody tells a parked instance to go on.
+    Retry {
+        /// The operation's id.
+        operation: String,
+    },
+}
+
+impl Input {
+    /// Adds the rows that the decision on this input reads.
+    pub fn needs(&self, needs: &mut Needs) {
+        match self {
+            Self::Start(start) => start.needs(needs),
+            Self::On { instance, what } => {
+                needs.heads.push(*instance);
+                what.needs(*instance, needs);
+            }
+        }
+    }
+
+    /// The instance that it is about, if that exists already.
+    #[must_use]
+    pub const fn instance(&self) -> Option<InstanceUid> {
+        match self {
+            Self::Start(_) => None,
+            Self::On { instance, .. } => Some(*instance),
+        }
+    }
+}
+
+impl What {
+    fn needs(&self, instance: InstanceUid, needs: &mut Needs) {
+        match self {
+            Self::Report { .. } | Self::GiveBack { .. } | Self::LeaseEnded { .. } => {}
+            Self::Claim { .. } => needs.runnable.push(instance),
+            Self::Due { call } => {
+                needs.runnable.push(instance);
+                needs.waits.push((instance, *call));
+                needs.remotes.push((instance, *call));
+            }
+            Self::StepClaim { call, .. } | Self::StepReport { call, .. } | Self::StepLeaseEnded { call, .. } => {
+                needs.runnable.push(instance);
+                needs.remotes.push((instance, *call));
+                needs.waits.push((instance, *call));
+            }
+            Self::Terminate { operation, .. } | Self::Retry { operation } => {
+                needs.runnable.push(instance);
+                needs.operations.push((instance, operation.clone()));
+            }
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! The pure machine: given an instance's head, one input and `now`, it decides what is written and what is sent after
+//! the commit. No async, no clock, no randomness, no I/O: same arguments, same answer.
+//!
+//! | module | what it decides |
+//! | --- | --- |
+//! | [`start`] | whether a start creates an instance, meets an existing one, or conflicts |
+//! | [`decide`] | what one input does to one instance |
+//! | [`batch`] | how the decisions of one batch add up to one transaction |
+//! | [`retry`] | when a failed attempt is tried again |
+//! | [`report`] | which entries a report becomes; run by coordinator and worker alike |
+//! | [`replay`] | how a journal is fed to a body, and what the body may do next |
+
+pub mod batch;
+pub mod decide;
+pub mod effect;
+pub mod head;
+pub mod input;
+pub mod lifecycle;
+pub mod place;
+pub mod replay;
+pub mod report;
+pub mod retry;
+pub mod rows;
+pub mod start;
+
+pub use batch::{Batch, Writes};
+pub use decide::decide;
+pub use effect::{Answer, Change, Decision, Effect};
+pub use head::{Head, Status};
+pub use input::{Input, What};
+pub use rows::Rows;

@@ -1,0 +1,358 @@
+//! How a journal is fed to a body: strictly by position, to any number of open calls, so that joins and races replay
+//! exactly as they went. Pure: the worker polls the body and runs the attempts that this says may run.
+//!
+//! The worker's turn is always the same: tell what the body made and dropped, feed the next entry, hand its outcome to the
+//! body, poll the body to quiescence; when the last entry is fed, ask [`Replay::next_steps`] what may run.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use everstep_protocol::{
+    Attempt, BuildName, Call, Failure, FailureKind, Fingerprint, Payload, Policy, Position, StepKey, Timestamp,
+    journal::{Attempted, Entry, Fact, Lost, Opened, Outcome, ParkCode, Parked, Wait},
+};
+
+/// What a body asked for in a call, as far as replay looks at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// An inline step with this input.
+    Step(Fingerprint),
+    /// A remote step with this input.
+    Remote(Fingerprint),
+    /// A sleep; its length may change between builds (rule P19).
+    Sleep,
+}
+
+/// What feeding an entry means for the body.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fed {
+    /// Nothing that the body can see.
+    Nothing,
+    /// This call has its outcome: hand it over and poll.
+    Resolve {
+        /// The call's number.
+        number: u64,
+        /// The outcome.
+        result: Result<Payload, Failure>,
+    },
+}
+
+/// What may run now that every entry is fed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Next {
+    /// Start an attempt of an inline step.
+    Start(Start),
+    /// Open the wait of a sleep or a remote step: it is not recorded yet.
+    Open {
+        /// The call's number.
+        number: u64,
+    },
+    /// Report an attempt that was lost with its worker (rule W11).
+    Charge(Start),
+}
+
+/// An attempt of an inline step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Start {
+    /// The call's number.
+    pub number: u64,
+    /// Which attempt.
+    pub attempt: Attempt,
+    /// The key and policy that the first recorded attempt pinned (rule P8).
+    pub pinned: Option<(StepKey, Policy)>,
+    /// When the first recorded attempt began, for `max_elapsed`.
+    pub first_at: Option<Timestamp>,
+}
+
+/// The state of one journal fed to one body.
+#[derive(Debug)]
+pub struct Replay {
+    build: BuildName,
+    position: Position,
+    numbers: HashMap<Call, u64>,
+    calls: BTreeMap<u64, Made>,
+    /// The calls in state ready, so that a step's cost does not depend on how many others are open.
+    ready: BTreeSet<u64>,
+    drifted: u64,
+}
+
+#[derive(Debug)]
+struct Made {
+    call: Call,
+    asked: Asked,
+    state: State,
+    attempt: Attempt,
+    /// Attempts lost with their workers that no entry records yet.
+    losses: Vec<Attempt>,
+    pinned: Option<(StepKey, Policy)>,
+    first_at: Option<Timestamp>,
+    input_changed: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Can run at once: no attempt yet, or its retry delay is over. A sleep or remote step: not opened yet.
+    Ready,
+    /// The worker has been told to run or open it.
+    Told,
+    /// Its wait is recorded.
+    Waiting,
+    /// Its attempt failed and the retry delay is not over.
+    Retrying,
+    /// The body saw its outcome before it was acknowledged (rule W36).
+    Folded,
+    /// The body dropped it.
+    Dropped,
+}
+
+impl Replay {
+    /// Begins after the first entry, which only carries the input.
+    #[must_use]
+    pub fn new(build: BuildName, first: Position) -> Self {
+        Self { build, position: first, numbers: HashMap::new(), calls: BTreeMap::new(), ready: BTreeSet::new(), drifted: 0 }
+    }
+
+    /// The last position fed.
+    #[must_use]
+    pub const fn position(&self) -> Position {
+        self.position
+    }
+
+    /// How many recorded outcomes were used although another build had recorded them for another input (rule P8).
+    #[must_use]
+    pub const fn drifted(&self) -> u64 {
+        self.drifted
+    }
+
+    /// The body began a call.
+    pub fn made(&mut self, number: u64, call: Call, asked: Asked) {
+        self.numbers.insert(call.clone(), number);
+        let made = Made {
+            call,
+            asked,
+            state: State::Ready,
+            attempt: Attempt::FIRST,
+            losses: Vec::new(),
+            pinned: None,
+            first_at: None,
+            input_changed: false,
+        };
+        self.calls.insert(number, made);
+        self.ready.insert(number);
+    }
+
+    /// The body dropped a call that it had begun. Entries for it are skipped from now on.
+    pub fn dropped(&mut self, number: u64) {
+        if let Some(made) = self.calls.get_mut(&number) {
+            made.state = State::Dropped;
+        }
+    }
+
+    /// The body is given this call's success before it is acknowledged (rule W36).
+    pub fn fold(&mut self, number: u64) {
+        if let Some(made) = self.calls.get_mut(&number) {
+            made.state = State::Folded;
+        }
+    }
+
+    /// A refused suspend takes the waits that it would have opened with it: they are to be opened again.
+    pub fn reopen(&mut self, number: u64) {
+        if let Some(made) = self.calls.get_mut(&number)
+            && made.state == State::Told
+        {
+            made.state = State::Ready;
+            self.ready.insert(number);
+        }
+    }
+
+    /// Whether a call is still wanted by the body.
+    #[must_use]
+    pub fn is_open(&self, number: u64) -> bool {
+        self.calls.get(&number).is_some_and(|made| !matches!(made.state, State::Dropped | State::Folded))
+    }
+
+    /// Whether some call waits for an entry that is not written yet.
+    #[must_use]
+    pub fn has_waits(&self) -> bool {
+        self.calls.values().any(|made| matches!(made.state, State::Waiting | State::Retrying))
+    }
+
+    /// Feeds the entry at the next position. An error is the reason to park the instance (rule P41).
+    pub fn feed(&mut self, entry: &Entry) -> Result<Fed, Parked> {
+        if entry.position != self.position.next() {
+            let (got, want) = (entry.position, self.position.next());
+            return Err(mismatch(entry, &format!("entry {got} came where entry {want} was expected")));
+        }
+        self.position = entry.position;
+        match &entry.fact {
+            Fact::Attempted(attempted) => self.attempted(entry, attempted),
+            Fact::Opened(opened) => self.opened(entry, opened),
+            Fact::Fired { call } => self.fired(entry, call),
+            Fact::Lost(lost) => {
+                self.lost(lost);
+                Ok(Fed::Nothing)
+            }
+            Fact::Parked(_) | Fact::Retried | Fact::Ended(_) => Ok(Fed::Nothing),
+            Fact::Started(_) => Err(mismatch(entry, "a second first entry")),
+        }
+    }
+
+    /// What may run, in the order in which the calls were made; each is told once. Call it when every entry is fed.
+    pub fn next_steps(&mut self) -> Result<Vec<Next>, Parked> {
+        let mut next = Vec::new();
+        for number in std::mem::take(&mut self.ready) {
+            let Some(made) = self.calls.get_mut(&number).filter(|made| made.state == State::Ready) else {
+                continue;
+            };
+            if made.input_changed {
+                return Err(Parked {
+                    code: ParkCode::InputChanged,
+                    message: format!(
+                        "{} has attempts but no outcome, and the code now gives it another input",
+                        made.call
+                    ),
+                });
+            }
+            made.state = State::Told;
+            next.extend(made.next(number));
+        }
+        Ok(next)
+    }
+
+    /// The call that an entry is about; none if the body made and dropped it, an error if it never made it.
+    fn target(&mut self, entry: &Entry, call: &Call) -> Result<Option<(u64, &mut Made)>, Parked> {
+        let made = self.numbers.get(call).copied();
+        let made = made.and_then(|number| self.calls.get_mut(&number).map(|made| (number, made)));
+        match made {
+            Some((_, made)) if made.state == State::Dropped => Ok(None),
+            Some(made) => Ok(Some(made)),
+            None if self.numbers.contains_key(call) => {
+                Err(mismatch(entry, &format!("{call} has its outcome already")))
+            }
+            None => Err(mismatch(entry, &format!("the code has not called {call} by then"))),
+        }
+    }
+
+    fn attempted(&mut self, entry: &Entry, attempted: &Attempted) -> Result<Fed, Parked> {
+        let build = self.build.clone();
+        let Some((number, made)) = self.target(entry, &attempted.call)? else {
+            return Ok(Fed::Nothing);
+        };
+        let (Asked::Step(input) | Asked::Remote(input)) = made.asked else {
+            return Err(mismatch(entry, &format!("the code calls {} as a sleep", attempted.call)));
+        };
+        let changed = input != attempted.input;
+        if changed && build == attempted.build {
+            let text = format!("the same build now gives {} another input", attempted.call);
+            return Err(mismatch(entry, &text));
+        }
+        made.attempt = made.attempt.max(attempted.attempt.next());
+        made.losses.retain(|lost| *lost > attempted.attempt);
+        made.pinned.get_or_insert((attempted.key, attempted.policy.clone()));
+        made.first_at.get_or_insert(attempted.started_at);
+        let result = match &attempted.outcome {
+            Outcome::Succeeded(output) => Ok(output.clone()),
+            Outcome::Failed { failure, retry_at: None } => Err(failure.clone()),
+            Outcome::Failed { retry_at: Some(retry_at), .. } => {
+                made.input_changed = changed;
+                made.retry(*retry_at, entry.at);
+                if made.state == State::Ready {
+                    self.ready.insert(number);
+                }
+                return Ok(Fed::Nothing);
+            }
+        };
+        let folded = made.state == State::Folded;
+        self.calls.remove(&number);
+        self.drifted += u64::from(changed);
+        Ok(if folded { Fed::Nothing } else { Fed::Resolve { number, result } })
+    }
+
+    fn opened(&mut self, entry: &Entry, opened: &Opened) -> Result<Fed, Parked> {
+        let Some((_, made)) = self.target(entry, &opened.call)? else {
+            return Ok(Fed::Nothing);
+        };
+        let fits = matches!(
+            (&opened.wait, made.asked),
+            (Wait::Sleep { .. }, Asked::Sleep) | (Wait::Remote(_), Asked::Remote(_))
+        );
+        if !fits {
+            return Err(mismatch(entry, &format!("the code calls {} in another way", opened.call)));
+        }
+        made.state = State::Waiting;
+        Ok(Fed::Nothing)
+    }
+
+    fn fired(&mut self, entry: &Entry, call: &Call) -> Result<Fed, Parked> {
+        let Some((number, made)) = self.target(entry, call)? else {
+            return Ok(Fed::Nothing);
+        };
+        match (made.state, made.asked) {
+            (State::Waiting, Asked::Sleep) => {
+                self.calls.remove(&number);
+                Ok(Fed::Resolve { number, result: Ok(Payload::null()) })
+            }
+            (State::Retrying, Asked::Step(_)) => {
+                made.state = State::Ready;
+                self.ready.insert(number);
+                Ok(Fed::Nothing)
+            }
+            _ => Err(mismatch(entry, &format!("{call} does not wait for a time"))),
+        }
+    }
+
+    /// Charges a loss to the steps that can have been running: the first `slots` that were ready, in order of call.
+    fn lost(&mut self, lost: &Lost) {
+        if !lost.counts {
+            return;
+        }
+        let running = self
+            .calls
+            .values_mut()
+            .filter(|made| matches!(made.asked, Asked::Step(_)) && matches!(made.state, State::Ready | State::Told));
+        for made in running.take(lost.slots as usize) {
+            made.losses.push(made.attempt);
+            made.attempt = made.attempt.next();
+        }
+    }
+}
+
+impl Made {
+    fn next(&mut self, number: u64) -> Vec<Next> {
+        let start = |attempt, made: &Self| Start {
+            number,
+            attempt,
+            pinned: made.pinned.clone(),
+            first_at: made.first_at,
+        };
+        match self.asked {
+            Asked::Sleep | Asked::Remote(_) => vec![Next::Open { number }],
+            Asked::Step(_) if self.losses.is_empty() => vec![Next::Start(start(self.attempt, self))],
+            Asked::Step(_) => {
+                self.losses.iter().map(|attempt| Next::Charge(start(*attempt, self))).collect()
+            }
+        }
+    }
+
+    /// An attempt failed and there will be another. A remote step goes on waiting: the coordinator retries it.
+    fn retry(&mut self, retry_at: Timestamp, now: Timestamp) {
+        self.state = match self.asked {
+            Asked::Remote(_) => State::Waiting,
+            Asked::Step(_) | Asked::Sleep if !self.losses.is_empty() => State::Told,
+            Asked::Step(_) | Asked::Sleep if retry_at <= now => State::Ready,
+            Asked::Step(_) | Asked::Sleep => State::Retrying,
+        };
+    }
+}
+
+fn mismatch(entry: &Entry, what: &str) -> Parked {
+    Parked {
+        code: ParkCode::JournalMismatch,
+        message: format!("the code disagrees with entry {} ({}): {what}", entry.position, entry.fact.word()),
+    }
+}
+
+/// The failure that a lost attempt is recorded with.
+#[must_use]
+pub fn lost_failure() -> Failure {
+    Failure::new(FailureKind::WorkerLost, "the worker that ran it was lost")
+}

@@ -1,0 +1,123 @@
+//! Which entries a report becomes. Coordinator and worker both run this: the coordinator to write them, the worker to know
+//! them from the acknowledgement alone.
+
+use everstep_protocol::{
+    BuildName, Failure, FailureKind, Position, SessionId, Timestamp,
+    journal::{Attempted, Entry, Fact, Opened, Outcome, Wait},
+    limits::Limits,
+    message::{AttemptEnd, AttemptOutcome, Open, OpenWait, Report, Taken, Then},
+};
+
+/// Who reported: stands in every attempt record.
+#[derive(Clone, Debug)]
+pub struct Reporter {
+    /// The session.
+    pub session: SessionId,
+    /// The build of its code.
+    pub build: BuildName,
+}
+
+/// The entries that a report becomes, of which `taken` says how much was taken, written after position `after` at `at`.
+#[must_use]
+pub fn entries(
+    report: &Report,
+    taken: Taken,
+    after: Position,
+    at: Timestamp,
+    reporter: &Reporter,
+    limits: &Limits,
+) -> Vec<Entry> {
+    let mut facts = Facts { position: after, at, entries: Vec::new() };
+    match taken {
+        Taken::Before | Taken::OutOfOrder { .. } => return facts.entries,
+        Taken::Whole | Taken::Kept | Taken::Results => {}
+    }
+    for result in &report.results {
+        facts.push(Fact::Attempted(attempted(result, at, reporter, limits)));
+    }
+    if taken == Taken::Results {
+        return facts.entries;
+    }
+    for open in &report.opened {
+        facts.push(Fact::Opened(opened(open, at)));
+        if is_due(&open.wait, at) {
+            facts.push(Fact::Fired { call: open.call.clone() });
+        }
+    }
+    if taken == Taken::Whole {
+        match &report.then {
+            Then::Continue | Then::Suspend => {}
+            Then::End(end) => facts.push(Fact::Ended(end.clone())),
+            Then::Park(parked) => facts.push(Fact::Parked(parked.clone())),
+        }
+    }
+    facts.entries
+}
+
+struct Facts {
+    position: Position,
+    at: Timestamp,
+    entries: Vec<Entry>,
+}
+
+impl Facts {
+    fn push(&mut self, fact: Fact) {
+        self.position = self.position.next();
+        self.entries.push(Entry { position: self.position, at: self.at, fact });
+    }
+}
+
+/// A sleep of no length, or until a moment that has passed, is over at once (rule P18).
+pub(crate) const fn is_due(wait: &OpenWait, at: Timestamp) -> bool {
+    match wait {
+        OpenWait::Sleep(length) => length.0 == 0,
+        OpenWait::SleepUntil(until) => until.0 <= at.0,
+        OpenWait::Remote(_) => false,
+    }
+}
+
+fn attempted(end: &AttemptEnd, at: Timestamp, reporter: &Reporter, limits: &Limits) -> Attempted {
+    Attempted {
+        call: end.call.clone(),
+        attempt: end.attempt,
+        called_after: end.called_after,
+        started_at: at.minus(end.ran_for),
+        key: end.key,
+        input: end.input,
+        policy: end.policy.clone(),
+        build: reporter.build.clone(),
+        session: reporter.session,
+        outcome: outcome(&end.outcome, at, limits),
+    }
+}
+
+/// The recorded form of an outcome; an output over its limit is a permanent failure with the measured size (rule P4).
+pub(crate) fn outcome(outcome: &AttemptOutcome, at: Timestamp, limits: &Limits) -> Outcome {
+    match outcome {
+        AttemptOutcome::Succeeded(output) if output.len() as u64 > limits.output_bytes => {
+            Outcome::Failed { failure: too_large(output.len() as u64, limits.output_bytes), retry_at: None }
+        }
+        AttemptOutcome::Succeeded(output) => Outcome::Succeeded(output.clone()),
+        AttemptOutcome::Failed { failure, retry_in } => {
+            Outcome::Failed { failure: failure.clone(), retry_at: retry_in.map(|delay| at.plus(delay)) }
+        }
+    }
+}
+
+/// The failure of an output that is larger than the limit.
+#[must_use]
+pub fn too_large(bytes: u64, limit: u64) -> Failure {
+    Failure::new(
+        FailureKind::TooLarge,
+        format!("the output is {bytes} bytes of JSON, the limit is {limit}; a retry would end the same way"),
+    )
+}
+
+fn opened(open: &Open, at: Timestamp) -> Opened {
+    let wait = match &open.wait {
+        OpenWait::Sleep(length) => Wait::Sleep { until: at.plus(*length) },
+        OpenWait::SleepUntil(until) => Wait::Sleep { until: *until },
+        OpenWait::Remote(remote) => Wait::Remote(remote.clone()),
+    };
+    Opened { call: open.call.clone(), called_after: open.called_after, wait }
+}

@@ -1,0 +1,151 @@
+//! The side rows that a head protects. An input names those that its decision needs (rule W21); a batch keeps what it
+//! has loaded, with its own changes on top, so that inputs of one head are decided one after the other.
+
+use std::collections::HashMap;
+
+use everstep_protocol::{
+    Attempt, Call, CallHash, Epoch, InstanceUid, SessionId, Timestamp,
+    journal::{Parked, Remote},
+};
+
+/// What a lease, a ready row or a wait is about: the instance itself, or one of its remote steps.
+///
+/// Stores keep it as 16 bytes, all zero for the instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Subject(pub [u8; 16]);
+
+impl Subject {
+    /// The instance itself.
+    pub const INSTANCE: Self = Self([0; 16]);
+
+    /// One of its remote steps.
+    #[must_use]
+    pub const fn step(call: CallHash) -> Self {
+        Self(call.0)
+    }
+
+    /// The call, if this is a step.
+    #[must_use]
+    pub fn call(self) -> Option<CallHash> {
+        (self != Self::INSTANCE).then_some(CallHash(self.0))
+    }
+}
+
+/// The right to work on an instance or a remote step, as long as the session lives (rule W5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// Who holds it.
+    pub session: SessionId,
+    /// Its fencing number.
+    pub epoch: Epoch,
+}
+
+/// What an open call waits for, by what will end the wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WaitKind {
+    /// The end of a sleep.
+    Sleep,
+    /// The end of a retry delay of an inline step.
+    Retry,
+    /// The outcome of a remote step; a due time is the end of its retry delay.
+    Remote,
+}
+
+impl WaitKind {
+    /// Every kind, in the order of their codes.
+    pub const ALL: [Self; 3] = [Self::Sleep, Self::Retry, Self::Remote];
+
+    /// The number that stores keep. Never changes.
+    #[must_use]
+    pub const fn code(self) -> i16 {
+        match self {
+            Self::Sleep => 1,
+            Self::Retry => 2,
+            Self::Remote => 3,
+        }
+    }
+
+    /// The kind of a stored number.
+    #[must_use]
+    pub fn from_code(code: i16) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.code() == code)
+    }
+
+    /// The reason shown for a waiting instance (rule P28).
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Sleep => "sleep",
+            Self::Retry => "retry",
+            Self::Remote => "remote_step",
+        }
+    }
+}
+
+/// An open wait. The one row that will wake the instance (promise 5).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitRow {
+    /// The call that waits.
+    pub call: Call,
+    /// What for.
+    pub kind: WaitKind,
+    /// Since when.
+    pub since: Timestamp,
+    /// When it is due; none if something other than time ends it.
+    pub due_at: Option<Timestamp>,
+}
+
+/// A remote step that has no outcome yet (rule W39).
+#[derive(Clone, Debug, PartialEq)]
+pub struct RemoteRow {
+    /// The call.
+    pub call: Call,
+    /// The last position the body had seen when it made the call.
+    pub called_after: everstep_protocol::Position,
+    /// What to run.
+    pub remote: Remote,
+    /// The attempt that is offered or running, from 1.
+    pub attempt: Attempt,
+    /// The epoch of its latest lease.
+    pub epoch: Epoch,
+    /// When its first attempt was granted, for `max_elapsed`.
+    pub first_at: Option<Timestamp>,
+    /// When its current attempt was granted.
+    pub granted_at: Option<Timestamp>,
+}
+
+/// Side rows by key: loaded, and changed by the batch so far. A key that was asked for and is not here has no row.
+#[derive(Clone, Debug, Default)]
+pub struct Rows {
+    /// Leases.
+    pub leases: HashMap<(InstanceUid, Subject), Lease>,
+    /// Ready rows.
+    pub ready: std::collections::HashSet<(InstanceUid, Subject)>,
+    /// Waits.
+    pub waits: HashMap<(InstanceUid, CallHash), WaitRow>,
+    /// Remote steps.
+    pub remotes: HashMap<(InstanceUid, CallHash), RemoteRow>,
+    /// Open questions of parked instances.
+    pub parked: HashMap<InstanceUid, Parked>,
+    /// First answers of control operations, by operation id (rule W4).
+    pub operations: HashMap<(InstanceUid, String), crate::effect::Answer>,
+}
+
+/// Which side rows a batch needs, beside the heads and their leases.
+#[derive(Clone, Debug, Default)]
+pub struct Needs {
+    /// Heads to lock. Leases of the instances themselves are always loaded with them.
+    pub heads: Vec<InstanceUid>,
+    /// Instances whose ready row (of the instance itself) and open question are needed.
+    pub runnable: Vec<InstanceUid>,
+    /// Waits.
+    pub waits: Vec<(InstanceUid, CallHash)>,
+    /// Remote steps, with their wait, lease and ready rows.
+    pub remotes: Vec<(InstanceUid, CallHash)>,
+    /// Control operations.
+    pub operations: Vec<(InstanceUid, String)>,
+    /// Names of instances that starts ask for.
+    pub names: Vec<crate::start::NameKey>,
+    /// Messages that starts came in.
+    pub messages: Vec<crate::start::MessageKey>,
+}

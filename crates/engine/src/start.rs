@@ -1,0 +1,120 @@
+//! Admission: whether a start creates an instance, meets an existing one, or conflicts with it (rule P27).
+
+use everstep_protocol::{
+    Fingerprint, Generation, InstanceId, InstanceUid, Namespace, Payload, Timestamp, WorkflowName,
+    journal::{Entry, Fact, Started},
+};
+
+use crate::{
+    effect::Answer,
+    head::{Head, Status},
+    rows::Needs,
+};
+
+/// What the user calls an instance: unique for as long as the instance is kept.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NameKey {
+    /// Namespace.
+    pub namespace: Namespace,
+    /// Workflow.
+    pub workflow: WorkflowName,
+    /// Id.
+    pub id: InstanceId,
+}
+
+/// The message that a start came in: the decision on it is kept, refusals too, so that a redelivery gets the first answer.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MessageKey {
+    /// Namespace.
+    pub namespace: Namespace,
+    /// Workflow.
+    pub workflow: WorkflowName,
+    /// The producer's application id; empty if it gave none.
+    pub app_id: String,
+    /// The producer's message id.
+    pub message_id: String,
+}
+
+/// A start that passed the checks at the edge.
+#[derive(Clone, Debug)]
+pub struct Start {
+    /// The internal id that a new instance gets.
+    pub uid: InstanceUid,
+    /// Its user-visible name; the id is generated where the producer gave none.
+    pub name: NameKey,
+    /// The input.
+    pub input: Payload,
+    /// The fingerprint of the input's canonical form.
+    pub fingerprint: Fingerprint,
+    /// Random bytes for the instance (rule W33).
+    pub seed: [u8; 32],
+    /// The message that it came in, if it has an id.
+    pub message: Option<MessageKey>,
+}
+
+impl Start {
+    pub(crate) fn needs(&self, needs: &mut Needs) {
+        needs.names.push(self.name.clone());
+        if let Some(message) = &self.message {
+            needs.messages.push(message.clone());
+        }
+    }
+}
+
+/// An instance that has the name that a start asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Existing {
+    /// Its internal id.
+    pub uid: InstanceUid,
+    /// The fingerprint of its input.
+    pub fingerprint: Fingerprint,
+    /// Its stored status.
+    pub status: Status,
+}
+
+/// The decision on a message, as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decided {
+    /// The id of the instance that it was about.
+    pub id: InstanceId,
+    /// The answer that was given.
+    pub answer: Answer,
+}
+
+/// What a start comes to.
+#[derive(Clone, Debug)]
+pub enum Admission {
+    /// A new instance, with its first entry.
+    Created(Box<Head>, Box<Entry>),
+    /// No instance is created; this is the answer.
+    Known(Decided),
+}
+
+/// Decides on a start. `earlier` is the kept decision on the same message, `existing` the instance of that name.
+#[must_use]
+pub fn admit(start: &Start, earlier: Option<&Decided>, existing: Option<&Existing>, now: Timestamp) -> Admission {
+    if let Some(decided) = earlier {
+        return Admission::Known(decided.clone());
+    }
+    if let Some(existing) = existing {
+        let answer = if existing.fingerprint == start.fingerprint {
+            Answer::Exists(existing.status)
+        } else {
+            Answer::Conflict(existing.status)
+        };
+        return Admission::Known(Decided { id: start.name.id.clone(), answer });
+    }
+    let mut head = Head::new(
+        start.uid,
+        start.name.namespace.clone(),
+        start.name.workflow.clone(),
+        start.name.id.clone(),
+        now,
+    );
+    let fact =
+        Fact::Started(Started { input: start.input.clone(), seed: start.seed, generation: Generation(1) });
+    head.position = head.position.next();
+    head.journal_bytes = start.input.len() as u64;
+    let entry = Entry { position: head.position, at: now, fact };
+    Admission::Created(Box::new(head), Box::new(entry))
+}

@@ -1,0 +1,1 @@
+//! Durable workflows on a worker fleet: the crate to depend on.

@@ -1,0 +1,87 @@
+//! How user work fails, in the form in which it is recorded, replayed and shown.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Millis, Payload};
+
+/// What kind of failure it was. Callers act differently on each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureKind {
+    /// The user's code returned an error.
+    Error,
+    /// The attempt took longer than its timeout (rule P14).
+    TimedOut,
+    /// The worker died while the attempt ran (rule W11).
+    WorkerLost,
+    /// The user's code panicked (rule P9).
+    Panicked,
+    /// The value is over its size limit (rule P4): permanent.
+    TooLarge,
+    /// The value has no JSON form (rule P3): permanent.
+    Unserialisable,
+    /// The call itself is not valid: a bad name, duration or policy. Permanent.
+    Invalid,
+    /// A limit of the instance is reached (rule P4): permanent.
+    LimitReached,
+    /// No registered function has this name (remote steps).
+    UnknownFunction,
+}
+
+/// A recorded failure. Name and message reach the journal and the instance's error unchanged (rule P13).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// What kind of failure it was.
+    pub kind: FailureKind,
+    /// The error's own name, such as `CardDeclined`; `Error` where the code gave none.
+    pub name: String,
+    /// The error's own message; may be empty.
+    pub message: String,
+    /// Further data that the code attached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<Payload>,
+    /// The code said that no further attempt may be made (rule P13).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub permanent: bool,
+    /// The code asked for the next attempt after this time (rule P12).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after: Option<Millis>,
+}
+
+impl Failure {
+    /// A failure of this kind with the kind's own name.
+    #[must_use]
+    pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
+        let name = match kind {
+            FailureKind::Error => "Error",
+            FailureKind::TimedOut => "TimedOut",
+            FailureKind::WorkerLost => "WorkerLost",
+            FailureKind::Panicked => "Panicked",
+            FailureKind::TooLarge => "TooLarge",
+            FailureKind::Unserialisable => "Unserialisable",
+            FailureKind::Invalid => "Invalid",
+            FailureKind::LimitReached => "LimitReached",
+            FailureKind::UnknownFunction => "UnknownFunction",
+        };
+        Self { kind, name: name.to_owned(), message: message.into(), data: None, permanent: kind.is_permanent(), retry_after: None }
+    }
+}
+
+impl FailureKind {
+    /// Whether no further attempt could end differently.
+    #[must_use]
+    pub const fn is_permanent(self) -> bool {
+        match self {
+            Self::TooLarge | Self::Unserialisable | Self::Invalid | Self::LimitReached => true,
+            Self::Error | Self::TimedOut | Self::WorkerLost | Self::Panicked | Self::UnknownFunction => false,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.name, self.message)
+    }
+}

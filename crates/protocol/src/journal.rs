@@ -1,0 +1,299 @@
+//! The journal: the ordered record of one run of an instance. An entry says what happened, never what the code looked like.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Attempt, BuildName, Call, Failure, Fingerprint, FunctionName, Generation, Millis, Payload, Policy, Pool, Position,
+    SessionId, StepKey, Timestamp,
+};
+
+/// One entry of a journal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Its place, from 1, without gaps (rule W1).
+    pub position: Position,
+    /// When it was written, by the database's clock.
+    pub at: Timestamp,
+    /// What happened.
+    pub fact: Fact,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fact {
+    /// The first entry of each generation.
+    Started(Started),
+    /// One attempt of a step has ended. A step that succeeds at once is this one entry.
+    Attempted(Attempted),
+    /// The body made a call that waits for something.
+    Opened(Opened),
+    /// A sleep is over, or a retry delay of a step: the wait of this call was due.
+    Fired {
+        /// The call whose time has come.
+        call: Call,
+    },
+    /// The lease ended with its holder's death (rule W11).
+    Lost(Lost),
+    /// The instance was parked for attention.
+    Parked(Parked),
+    /// A person told a parked instance to go on.
+    Retried,
+    /// The instance has ended.
+    Ended(End),
+}
+
+/// The first entry of a generation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Started {
+    /// What the workflow was started with.
+    pub input: Payload,
+    /// 32 random bytes, from which `cx.random`, `cx.uuid` and generated tokens derive (rule W33).
+    #[serde(with = "serde_bytes")]
+    pub seed: [u8; 32],
+    /// Which generation this journal begins.
+    pub generation: Generation,
+}
+
+/// The record of one ended attempt. Build, key and policy stand in every one (rules P8, L1).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Attempted {
+    /// The step.
+    pub call: Call,
+    /// Which attempt, from 1.
+    pub attempt: Attempt,
+    /// The last position the body had seen when it made the call (rule W28).
+    pub called_after: Position,
+    /// When the attempt began, by the database's clock less its measured length.
+    pub started_at: Timestamp,
+    /// The idempotency key of the step, the same for all its attempts.
+    pub key: StepKey,
+    /// The fingerprint of the input.
+    pub input: Fingerprint,
+    /// The policy, pinned by the first recorded attempt.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub policy: Policy,
+    /// The build of the worker that ran it.
+    pub build: BuildName,
+    /// The session that ran it.
+    pub session: SessionId,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+fn is_default(policy: &Policy) -> bool {
+    *policy == Policy::default()
+}
+
+/// How an attempt ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// With an output: the step is complete.
+    Succeeded(Payload),
+    /// With a failure. `retry_at` is when the next attempt is due; none means that the step has failed for good.
+    Failed {
+        /// What went wrong.
+        failure: Failure,
+        /// When the next attempt is due.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        retry_at: Option<Timestamp>,
+    },
+}
+
+/// A wait that the body opened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Opened {
+    /// The call that waits.
+    pub call: Call,
+    /// The last position the body had seen when it made the call (rule W28).
+    pub called_after: Position,
+    /// What for.
+    pub wait: Wait,
+}
+
+/// What an open call waits for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wait {
+    /// For a moment.
+    Sleep {
+        /// When it is over.
+        until: Timestamp,
+    },
+    /// For a step that another worker runs (rule W39).
+    Remote(Remote),
+}
+
+/// A step that any worker of a pool runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Remote {
+    /// The pool whose workers run it.
+    pub pool: Pool,
+    /// The registered function.
+    pub function: FunctionName,
+    /// Its input.
+    pub input: Payload,
+    /// The idempotency key, the same for all attempts.
+    pub key: StepKey,
+    /// The fingerprint of the input.
+    pub fingerprint: Fingerprint,
+    /// The policy.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub policy: Policy,
+}
+
+/// A lease ended by expiry. The coordinator knows no more than this; the replayer charges it to the first `slots`
+/// calls that were open at this position.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Lost {
+    /// How many steps the dead worker could run at once.
+    pub slots: u32,
+    /// Whether the loss counts as an attempt. Stops caused by us never do.
+    pub counts: bool,
+    /// The session that was lost.
+    pub session: SessionId,
+}
+
+/// Why an instance is parked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parked {
+    /// What kind of trouble.
+    pub code: ParkCode,
+    /// A sentence that names the entry and what the code asked for.
+    pub message: String,
+}
+
+/// The kinds of trouble that park an instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ParkCode {
+    /// Replay asks for something the journal contradicts (rule P41).
+    JournalMismatch,
+    /// The body panicked (rule W34).
+    BodyPanicked,
+    /// The body awaited something that is not a step, sleep or wait (rule W30).
+    ForeignAwait,
+    /// A suspend left nothing to wait for (rule W3).
+    NothingToWaitFor,
+    /// Its holders died again and again without progress (rule W11).
+    Poison,
+    /// An invariant of the engine is broken for this instance.
+    Broken,
+    /// A step with attempts but no outcome is called with another input (rule P8).
+    InputChanged,
+    /// A journal entry or payload cannot be read.
+    Unreadable,
+}
+
+impl ParkCode {
+    /// The word shown to people and used in filters.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::JournalMismatch => "journal_mismatch",
+            Self::BodyPanicked => "body_panicked",
+            Self::ForeignAwait => "foreign_await",
+            Self::NothingToWaitFor => "nothing_to_wait_for",
+            Self::Poison => "poison",
+            Self::Broken => "broken",
+            Self::InputChanged => "input_changed",
+            Self::Unreadable => "unreadable",
+        }
+    }
+}
+
+/// How an instance ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum End {
+    /// The body returned a value.
+    Complete(Payload),
+    /// The body returned an error.
+    Errored(Failure),
+    /// Somebody ended it.
+    Terminated {
+        /// Who said so and why, as given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
+}
+
+/// How long an attempt ran; workers measure it, the coordinator turns it into a start time by its own clock.
+pub type RanFor = Millis;
+
+impl Attempted {
+    /// When the next attempt is due; none if the step has its outcome.
+    #[must_use]
+    pub const fn retry_at(&self) -> Option<Timestamp> {
+        match &self.outcome {
+            Outcome::Succeeded(_) => None,
+            Outcome::Failed { retry_at, .. } => *retry_at,
+        }
+    }
+}
+
+impl Fact {
+    /// The number that stores keep for its kind. Never changes.
+    #[must_use]
+    pub const fn code(&self) -> i16 {
+        match self {
+            Self::Started(_) => 1,
+            Self::Attempted(_) => 2,
+            Self::Opened(_) => 3,
+            Self::Fired { .. } => 4,
+            Self::Lost(_) => 5,
+            Self::Parked(_) => 6,
+            Self::Retried => 7,
+            Self::Ended(_) => 8,
+        }
+    }
+
+    /// The word shown to people.
+    #[must_use]
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Started(_) => "started",
+            Self::Attempted(_) => "attempted",
+            Self::Opened(_) => "opened",
+            Self::Fired { .. } => "fired",
+            Self::Lost(_) => "lost",
+            Self::Parked(_) => "parked",
+            Self::Retried => "retried",
+            Self::Ended(_) => "ended",
+        }
+    }
+
+    /// The call that it is about, if any.
+    #[must_use]
+    pub const fn call(&self) -> Option<&Call> {
+        match self {
+            Self::Attempted(attempted) => Some(&attempted.call),
+            Self::Opened(opened) => Some(&opened.call),
+            Self::Fired { call } => Some(call),
+            Self::Started(_) | Self::Lost(_) | Self::Parked(_) | Self::Retried | Self::Ended(_) => None,
+        }
+    }
+
+    /// Bytes of JSON text in it, by which a journal's size is measured (rule P4).
+    #[must_use]
+    pub fn payload_bytes(&self) -> u64 {
+        let bytes = match self {
+            Self::Started(started) => started.input.len(),
+            Self::Attempted(attempted) => match &attempted.outcome {
+                Outcome::Succeeded(output) => output.len(),
+                Outcome::Failed { failure, .. } => failure.message.len(),
+            },
+            Self::Opened(opened) => match &opened.wait {
+                Wait::Sleep { .. } => 0,
+                Wait::Remote(remote) => remote.input.len(),
+            },
+            Self::Ended(End::Complete(output)) => output.len(),
+            Self::Ended(End::Errored(failure)) => failure.message.len(),
+            Self::Ended(End::Terminated { .. }) | Self::Parked(_) => 64,
+            Self::Fired { .. } | Self::Lost(_) | Self::Retried => 0,
+        };
+        // Every entry has a frame of names, times and numbers around its payload.
+        bytes as u64 + 128
+    }
+}

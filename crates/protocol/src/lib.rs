@@ -1,0 +1,31 @@
+//! What coordinators, workers and producers must agree on, and nothing else: identities, durations, payloads, journal
+//! entries, message envelopes, names of queues. Everything here is a compatibility promise: old and new binaries run
+//! side by side, so fields are added with a default, never renamed, and unknown ones are ignored (rule W25).
+//!
+//! No I/O, no clock, no async. The engine decides with these types, the store writes them, the broker carries them.
+
+pub mod call;
+pub mod duration;
+pub mod failure;
+pub mod id;
+pub mod journal;
+pub mod key;
+pub mod limits;
+pub mod message;
+pub mod name;
+pub mod payload;
+pub mod policy;
+pub mod start;
+pub mod topology;
+pub mod wire;
+
+pub use call::{Call, CallHash, CallKind};
+pub use duration::Millis;
+pub use failure::{Failure, FailureKind};
+pub use id::{
+    Attempt, CoordinatorId, Epoch, Generation, Incarnation, InstanceUid, Position, Run, SessionId, Timestamp,
+};
+pub use key::{Fingerprint, StepKey};
+pub use name::{BuildName, CallName, FunctionName, InstanceId, Namespace, Pool, WorkflowName};
+pub use payload::Payload;
+pub use policy::Policy;

@@ -1,0 +1,26 @@
+//! Sizes that both sides check (rule P4). Bytes are those of the compact JSON text as stored.
+
+use serde::{Deserialize, Serialize};
+
+/// The limits of an installation. The limit itself is accepted, one byte or one step more is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Bytes of one step's output. Default 1 MiB.
+    pub output_bytes: u64,
+    /// Bytes of a start's input. Default 1 MiB.
+    pub input_bytes: u64,
+    /// Steps per generation; sleeps and waits are not counted. Default 25,000.
+    pub steps: u64,
+    /// Bytes of one instance's journal. Default 1 GiB.
+    pub journal_bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { output_bytes: 1 << 20, input_bytes: 1 << 20, steps: 25_000, journal_bytes: 1 << 30 }
+    }
+}
+
+/// The most entries' bytes in one engine message (rules W20, W26); what is larger goes in parts.
+pub const PART_BYTES: usize = 512 * 1024;

@@ -1,0 +1,536 @@
+//! The envelopes between workers and coordinators. Engine messages are hints and repeats: any of them may be lost,
+//! doubled or late, and nothing but speed depends on them (promise 2).
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Attempt, BuildName, Call, CallHash, CoordinatorId, Epoch, Failure, Fingerprint, FunctionName, Generation,
+    Incarnation, InstanceId, InstanceUid, Millis, Namespace, Payload, Policy, Pool, Position, Run, SessionId, StepKey,
+    Timestamp, WorkflowName,
+    journal::{End, Entry, Parked, Remote},
+    limits::Limits,
+};
+
+/// A task on a run queue: "this instance is runnable". Only a hint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunTask {
+    /// The installation's life that offered it.
+    pub incarnation: Incarnation,
+    /// The instance.
+    pub instance: InstanceUid,
+}
+
+/// A task on a pool's queue: "this remote step is runnable". Only a hint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepTask {
+    /// The installation's life that offered it.
+    pub incarnation: Incarnation,
+    /// The instance.
+    pub instance: InstanceUid,
+    /// The call of the instance.
+    pub call: CallHash,
+}
+
+/// What a worker sends to a report queue: everything gathered while the last message was under way.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FromWorker {
+    /// The installation's life as the worker knows it.
+    pub incarnation: Incarnation,
+    /// The sender.
+    pub session: SessionId,
+    /// Room for direct grants, per coordinator (rule W35).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub credits: Vec<Credit>,
+    /// The items, in the order in which they were made.
+    pub items: Vec<WorkerItem>,
+}
+
+/// How many direct grants one coordinator may have sent in all: a window that the worker moves on, as in flow control.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Credit {
+    /// The coordinator that this credit is for.
+    pub coordinator: CoordinatorId,
+    /// The cumulative count that its direct grants to this session may reach.
+    pub limit: u64,
+}
+
+/// One thing that a worker says about one instance or one remote step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WorkerItem {
+    /// Asks for the lease of an instance that a run task named.
+    Claim {
+        /// The instance.
+        instance: InstanceUid,
+    },
+    /// Reports what the holder's run of the instance has come to.
+    Report(Report),
+    /// Gives a lease back unused or unfinished; never counts as a loss.
+    GiveBack {
+        /// The instance.
+        instance: InstanceUid,
+        /// The lease's epoch.
+        epoch: Epoch,
+    },
+    /// Asks for the entries after a position: the next part of a grant, or a gap.
+    Ask {
+        /// The instance.
+        instance: InstanceUid,
+        /// The lease's epoch.
+        epoch: Epoch,
+        /// The last position that the worker has.
+        after: Position,
+    },
+    /// Asks for the lease of a remote step that a step task named.
+    StepClaim {
+        /// The instance.
+        instance: InstanceUid,
+        /// Its call.
+        call: CallHash,
+    },
+    /// Reports the end of an attempt of a remote step.
+    StepReport {
+        /// The instance.
+        instance: InstanceUid,
+        /// Its call.
+        call: CallHash,
+        /// The step lease's epoch.
+        epoch: Epoch,
+        /// How long the attempt ran.
+        ran_for: Millis,
+        /// How it ended.
+        outcome: AttemptOutcome,
+    },
+    /// Gives a remote step back unfinished; never counts as a loss.
+    StepGiveBack {
+        /// The instance.
+        instance: InstanceUid,
+        /// Its call.
+        call: CallHash,
+        /// The step lease's epoch.
+        epoch: Epoch,
+    },
+}
+
+impl WorkerItem {
+    /// The instance that it is about, by which the report queue is chosen (rule W16).
+    #[must_use]
+    pub const fn instance(&self) -> InstanceUid {
+        match self {
+            Self::Claim { instance }
+            | Self::GiveBack { instance, .. }
+            | Self::Ask { instance, .. }
+            | Self::StepClaim { instance, .. }
+            | Self::StepReport { instance, .. }
+            | Self::StepGiveBack { instance, .. } => *instance,
+            Self::Report(report) => report.instance,
+        }
+    }
+}
+
+/// What came of an instance since the last report of this lease.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// The instance.
+    pub instance: InstanceUid,
+    /// The lease's epoch.
+    pub epoch: Epoch,
+    /// 1, 2, 3, ... within the lease. The coordinator takes them in this order and each once.
+    pub number: u64,
+    /// The last position that the body had seen.
+    pub seen: Position,
+    /// Attempts that ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub results: Vec<AttemptEnd>,
+    /// Waits that the body opened.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub opened: Vec<Open>,
+    /// What the holder means to do next.
+    pub then: Then,
+    /// `opened` and `then` came from feeding the body the one result before it was acknowledged (rule W36): they hold only
+    /// if nothing was written after `seen`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub folded: bool,
+}
+
+/// The end of one attempt, as its worker saw it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AttemptEnd {
+    /// The step.
+    pub call: Call,
+    /// Which attempt, from 1.
+    pub attempt: Attempt,
+    /// The last position the body had seen when it made the call.
+    pub called_after: Position,
+    /// How long the attempt ran.
+    pub ran_for: Millis,
+    /// The idempotency key.
+    pub key: StepKey,
+    /// The fingerprint of the input.
+    pub input: Fingerprint,
+    /// The policy in force.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub policy: Policy,
+    /// How it ended.
+    pub outcome: AttemptOutcome,
+}
+
+fn is_default(policy: &Policy) -> bool {
+    *policy == Policy::default()
+}
+
+/// How an attempt ended, before the coordinator has given it a time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AttemptOutcome {
+    /// With an output.
+    Succeeded(Payload),
+    /// With a failure. For inline steps `retry_in` is the delay that policy or code asked for, none meaning "final"; for
+    /// remote steps the coordinator computes it.
+    Failed {
+        /// What went wrong.
+        failure: Failure,
+        /// The delay before the next attempt.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        retry_in: Option<Millis>,
+    },
+}
+
+/// A wait that the body opened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Open {
+    /// The call that waits.
+    pub call: Call,
+    /// The last position the body had seen when it made the call.
+    pub called_after: Position,
+    /// What for.
+    pub wait: OpenWait,
+}
+
+/// What a newly opened call waits for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OpenWait {
+    /// For this long from the moment the coordinator takes the report.
+    Sleep(Millis),
+    /// Until this moment.
+    SleepUntil(Timestamp),
+    /// For a step that another worker runs.
+    Remote(Remote),
+}
+
+/// What the holder of a lease means to do next.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Then {
+    /// Goes on working.
+    Continue,
+    /// Nothing can run: gives the lease up until a wait is over.
+    Suspend,
+    /// The body has returned.
+    End(End),
+    /// The body cannot go on without a person.
+    Park(Parked),
+}
+
+/// What a coordinator sends to a worker's inbox.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToWorker {
+    /// The installation's life.
+    pub incarnation: Incarnation,
+    /// The sender.
+    pub coordinator: CoordinatorId,
+    /// The session that it is for.
+    pub session: SessionId,
+    /// The items, in order.
+    pub items: Vec<CoordinatorItem>,
+}
+
+/// One thing that a coordinator says to a worker.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CoordinatorItem {
+    /// The session is open.
+    Opened(Opened),
+    /// The answer to a heartbeat.
+    Heard(Heard),
+    /// The session is not known, or has ended: drop everything and open a new one (rule W10).
+    UnknownSession,
+    /// A ping whose only purpose is to be routable (rule W9).
+    Ping,
+    /// A lease, with the first part of the journal.
+    Grant(Grant),
+    /// Further entries of a held instance: the next part of its grant, a gap, or a push.
+    Entries(Entries),
+    /// A report was committed.
+    Ack(Ack),
+    /// A claim was not granted: there is nothing to run, or another has it.
+    NotGranted {
+        /// The instance.
+        instance: InstanceUid,
+    },
+    /// The lease is not, or no longer, the worker's: stop, report nothing more.
+    Fence {
+        /// The instance.
+        instance: InstanceUid,
+        /// Every lease up to this epoch is over.
+        epoch: Epoch,
+        /// Why.
+        why: FenceReason,
+    },
+    /// The lease of a remote step, with what it needs to run.
+    StepGrant(StepGrant),
+    /// A claim of a remote step was not granted, or its lease is over.
+    StepFence {
+        /// The instance.
+        instance: InstanceUid,
+        /// Its call.
+        call: CallHash,
+        /// Every lease up to this epoch is over; zero where none was held.
+        epoch: Epoch,
+    },
+    /// A remote step's report was committed, or was known already.
+    StepAck {
+        /// The instance.
+        instance: InstanceUid,
+        /// Its call.
+        call: CallHash,
+        /// The step lease's epoch.
+        epoch: Epoch,
+    },
+}
+
+/// Why a lease is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FenceReason {
+    /// Another holder has, or had, a later epoch, or the lease ended.
+    Stale,
+    /// Somebody terminated the instance.
+    Terminated,
+    /// The instance has ended.
+    Ended,
+    /// The instance is parked.
+    Parked,
+    /// The instance is not known.
+    Unknown,
+}
+
+/// What a new session needs to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Opened {
+    /// How long silence may last before the session ends.
+    pub lease: Millis,
+    /// How often to send a heartbeat.
+    pub heartbeat: Millis,
+    /// The installation's limits.
+    pub limits: Limits,
+}
+
+/// The answer to a heartbeat. What the worker lacks comes as grants beside it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Heard {
+    /// The heartbeat's number.
+    pub number: u64,
+    /// Held by the worker's account, but not its own: drop them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_yours: Vec<InstanceUid>,
+    /// Remote steps that are not its own: drop them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps_not_yours: Vec<(InstanceUid, CallHash)>,
+}
+
+/// A lease.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Grant {
+    /// The instance.
+    pub instance: InstanceUid,
+    /// The lease's epoch.
+    pub epoch: Epoch,
+    /// The instance's namespace.
+    pub namespace: Namespace,
+    /// Its workflow.
+    pub workflow: WorkflowName,
+    /// Its id.
+    pub id: InstanceId,
+    /// Its run.
+    pub run: Run,
+    /// Its generation.
+    pub generation: Generation,
+    /// The database's clock when the grant was decided.
+    pub now: Timestamp,
+    /// The number of the last report of this lease that was taken; 0 for a fresh lease.
+    pub reports: u64,
+    /// The journal's last position. Entries up to it that are not here are asked for.
+    pub last: Position,
+    /// The first part of the journal.
+    pub entries: Vec<Entry>,
+    /// Sent without a claim, against a credit (rule W35).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub direct: bool,
+}
+
+/// Entries of an instance that the worker holds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Entries {
+    /// The instance.
+    pub instance: InstanceUid,
+    /// The lease's epoch.
+    pub epoch: Epoch,
+    /// The journal's last position when this was sent.
+    pub last: Position,
+    /// The entries, dense and in order.
+    pub entries: Vec<Entry>,
+}
+
+/// A report was committed. The worker derives the entries from its own copy of the report, by the same function that
+/// the coordinator used, so nothing is sent back twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ack {
+    /// The instance.
+    pub instance: InstanceUid,
+    /// The lease's epoch.
+    pub epoch: Epoch,
+    /// The report's number.
+    pub number: u64,
+    /// The position before the first entry that the report became.
+    pub after: Position,
+    /// The time that its entries bear.
+    pub at: Timestamp,
+    /// How much of it was taken.
+    pub taken: Taken,
+}
+
+/// How much of a report was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Taken {
+    /// All of it; a suspend, end or park in it is done.
+    Whole,
+    /// All of it but the suspend: the instance can go on at once (a sleep of no length, an entry that came before).
+    Kept,
+    /// Only its results: another entry came before them, the fold is refused and the lease goes on (rule W36).
+    Results,
+    /// It was taken before: its entries are asked for by position.
+    Before,
+    /// Not at all: an earlier report of this lease is missing, send from this number.
+    OutOfOrder {
+        /// The number that is expected.
+        expected: u64,
+    },
+}
+
+/// The lease of a remote step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepGrant {
+    /// The instance.
+    pub instance: InstanceUid,
+    /// Its call's hash.
+    pub hash: CallHash,
+    /// The step lease's epoch.
+    pub epoch: Epoch,
+    /// The instance's namespace.
+    pub namespace: Namespace,
+    /// Its workflow.
+    pub workflow: WorkflowName,
+    /// Its id.
+    pub id: InstanceId,
+    /// The call.
+    pub call: Call,
+    /// Which attempt, from 1.
+    pub attempt: Attempt,
+    /// What to run, with which input, key and policy.
+    pub remote: Remote,
+}
+
+/// What a worker, or a coordinator for itself, sends to the sessions queue.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SessionMessage {
+    /// Registers a session, or its new inbox after a reconnect.
+    Open(OpenSession),
+    /// Says that the session lives and what it holds.
+    Heartbeat(Heartbeat),
+    /// Ends the session: what it holds goes back at once and uncounted.
+    Goodbye {
+        /// The session.
+        session: SessionId,
+    },
+    /// A coordinator's own heartbeat, which shows that the way is open (rule W8).
+    Beat {
+        /// The coordinator.
+        coordinator: CoordinatorId,
+    },
+}
+
+/// A worker process presents itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OpenSession {
+    /// The session, chosen by the worker.
+    pub session: SessionId,
+    /// Its namespace.
+    pub namespace: Namespace,
+    /// The workflows that it serves.
+    pub workflows: Vec<WorkflowName>,
+    /// The pools whose remote steps it runs.
+    #[serde(default)]
+    pub pools: Vec<Pool>,
+    /// The functions that it runs for them.
+    #[serde(default)]
+    pub functions: Vec<FunctionName>,
+    /// The build of its code.
+    pub build: BuildName,
+    /// The name of its inbox queue.
+    pub inbox: String,
+    /// How many steps it runs at once.
+    pub slots: u32,
+    /// How many instances it holds at once.
+    pub instances: u32,
+    /// Where it runs, for people: host name and process id.
+    pub host: String,
+}
+
+/// A sign of life that names everything held.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Heartbeat {
+    /// The session.
+    pub session: SessionId,
+    /// 1, 2, 3, ...
+    pub number: u64,
+    /// The number of the last heartbeat whose answer arrived; 0 for none.
+    pub answered: u64,
+    /// The inbox, should the coordinator have missed the reopening.
+    pub inbox: String,
+    /// Every instance held.
+    pub held: Vec<Held>,
+    /// Every remote step held.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<HeldStep>,
+    /// Steps that are running.
+    pub running: u32,
+    /// Room for direct grants.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub credits: Vec<Credit>,
+}
+
+/// An instance that a session holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// The instance.
+    pub instance: InstanceUid,
+    /// The lease's epoch.
+    pub epoch: Epoch,
+    /// The last position that the worker has.
+    pub position: Position,
+}
+
+/// A remote step that a session holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldStep {
+    /// The instance.
+    pub instance: InstanceUid,
+    /// Its call.
+    pub call: CallHash,
+    /// The step lease's epoch.
+    pub epoch: Epoch,
+}

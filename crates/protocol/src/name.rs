@@ -1,0 +1,289 @@
+//! Names that people choose, checked once where they enter: at construction and when read from the wire.
+//!
+//! Holding one of these types means that its rule holds (W41, P2, P27). Cloning shares the text.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::de::{self, Deserializer, Visitor};
+use serde::{Deserialize, Serialize, Serializer};
+use thiserror::Error;
+
+/// What an error shows of the refused value, in characters.
+const SHOWN_CHARS: usize = 60;
+
+/// A name that breaks its rule. Trying again gives the same answer.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{field} {value:?} is refused, it must be {rule}")]
+pub struct NameError {
+    /// What the name was to be used for, for example `workflow name`.
+    pub field: &'static str,
+    /// The refused value, at most 60 characters of it.
+    pub value: String,
+    /// What holds for every accepted value.
+    pub rule: &'static str,
+}
+
+impl NameError {
+    fn new(field: &'static str, value: &str, rule: &'static str) -> NameError {
+        let mut shown: String = value.chars().take(SHOWN_CHARS).collect();
+        if shown.len() < value.len() {
+            shown.push('…');
+        }
+        NameError { field, value: shown, rule }
+    }
+}
+
+/// A rule, as a check and in words.
+struct Rule {
+    holds: fn(&str) -> bool,
+    words: &'static str,
+}
+
+const ROUTING: Rule = Rule {
+    holds: |text| {
+        (1..=50).contains(&text.len())
+            && text.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-'))
+    },
+    words: "1 to 50 of the characters a-z, 0-9, _ and -",
+};
+
+const INSTANCE: Rule = Rule {
+    holds: |text| {
+        (1..=100).contains(&text.len())
+            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.:".contains(&byte))
+    },
+    words: "1 to 100 of the characters A-Z, a-z, 0-9, _, -, . and :",
+};
+
+const CALL: Rule = Rule {
+    // The byte length spares counting the characters of a hostile megabyte: 256 characters are at most 1024 bytes.
+    holds: |text| {
+        (1..=1024).contains(&text.len()) && text.chars().count() <= 256 && !text.chars().any(char::is_control)
+    },
+    words: "1 to 256 characters without control characters",
+};
+
+macro_rules! name {
+    ($(#[$doc:meta])* $name:ident, $field:literal, $rule:expr) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// Checks the text against the rule.
+            pub fn new(text: impl AsRef<str>) -> Result<Self, NameError> {
+                let text = text.as_ref();
+                if ($rule.holds)(text) {
+                    Ok(Self(text.into()))
+                } else {
+                    Err(NameError::new($field, text, $rule.words))
+                }
+            }
+
+            /// The name as text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl AsRef<str> for $name {
+            fn as_ref(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl Borrow<str> for $name {
+            fn borrow(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}({:?})", stringify!($name), &*self.0)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = NameError;
+
+            fn from_str(text: &str) -> Result<Self, NameError> {
+                Self::new(text)
+            }
+        }
+
+        impl TryFrom<&str> for $name {
+            type Error = NameError;
+
+            fn try_from(text: &str) -> Result<Self, NameError> {
+                Self::new(text)
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = NameError;
+
+            fn try_from(text: String) -> Result<Self, NameError> {
+                Self::new(text)
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(&self.0)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                struct Text;
+
+                impl Visitor<'_> for Text {
+                    type Value = $name;
+
+                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                        f.write_str($field)
+                    }
+
+                    fn visit_str<E: de::Error>(self, text: &str) -> Result<$name, E> {
+                        $name::new(text).map_err(E::custom)
+                    }
+                }
+
+                deserializer.deserialize_str(Text)
+            }
+        }
+    };
+}
+
+name! {
+    /// The space that instances, names and rights are kept apart by: 1 to 50 of `[a-z0-9_-]` (W41). Default `default`.
+    Namespace, "namespace", ROUTING
+}
+
+name! {
+    /// The name of a workflow: 1 to 50 of `[a-z0-9_-]` (W41).
+    WorkflowName, "workflow name", ROUTING
+}
+
+name! {
+    /// The name of a pool of workers: 1 to 50 of `[a-z0-9_-]` (W41).
+    Pool, "pool", ROUTING
+}
+
+name! {
+    /// The name of a build of a user's code: 1 to 50 of `[a-z0-9_-]` (W41).
+    BuildName, "build", ROUTING
+}
+
+name! {
+    /// The name by which a pool's workers find a registered function (W39): 1 to 50 of `[a-z0-9_-]`.
+    FunctionName, "function name", ROUTING
+}
+
+name! {
+    /// The id of an instance as its starter chose it: 1 to 100 ASCII letters, digits, `_`, `-`, `.`, `:` (P27).
+    InstanceId, "instance id", INSTANCE
+}
+
+name! {
+    /// The name of a step, sleep or wait: 1 to 256 characters of any Unicode, no control characters (P2).
+    CallName, "call name", CALL
+}
+
+impl Default for Namespace {
+    fn default() -> Namespace {
+        Namespace("default".into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Proves the rule of each name at both doors, construction and wire. Not: that a name is known to anybody.
+    use super::*;
+
+    fn check<T>(accepted: &[&str], refused: &[&str])
+    where
+        T: FromStr<Err = NameError> + serde::de::DeserializeOwned + Serialize + fmt::Display,
+    {
+        for text in accepted {
+            let name: T = text.parse().unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(name.to_string(), *text);
+            let wire = serde_json::to_string(&name).unwrap();
+            assert_eq!(wire, serde_json::to_string(text).unwrap());
+            assert_eq!(serde_json::from_str::<T>(&wire).unwrap().to_string(), *text);
+            let wire = rmp_serde::to_vec(&name).unwrap();
+            assert_eq!(rmp_serde::from_slice::<T>(&wire).unwrap().to_string(), *text);
+        }
+        for text in refused {
+            let error = text.parse::<T>().err().unwrap_or_else(|| panic!("{text:?} was accepted"));
+            let wire = serde_json::to_string(text).unwrap();
+            let on_wire =
+                serde_json::from_str::<T>(&wire).err().unwrap_or_else(|| panic!("{text:?} was read"));
+            assert!(on_wire.to_string().contains(&error.to_string()), "{on_wire}");
+        }
+        assert!(serde_json::from_str::<T>("7").is_err());
+    }
+
+    #[test]
+    fn w41_routing_names() {
+        let longest = "a".repeat(50);
+        let accepted = ["a", "0", "_", "-", "fulfil-order_2", &longest];
+        let too_long = "a".repeat(51);
+        let refused = ["", "A", "é", "a.b", "a b", "a#", "*", "a\n", "a/b", "a\0", &too_long];
+        check::<Namespace>(&accepted, &refused);
+        check::<WorkflowName>(&accepted, &refused);
+        check::<Pool>(&accepted, &refused);
+        check::<BuildName>(&accepted, &refused);
+        check::<FunctionName>(&accepted, &refused);
+        assert_eq!(Namespace::default().as_str(), "default");
+    }
+
+    #[test]
+    fn w41_an_error_names_field_value_and_rule() {
+        let error = WorkflowName::new("Größe".repeat(100)).unwrap_err();
+        assert_eq!(error.field, "workflow name");
+        assert_eq!(error.value, format!("{}…", "Größe".repeat(12)));
+        let text = Pool::new("big pool\n").unwrap_err().to_string();
+        assert_eq!(
+            text,
+            r#"pool "big pool\n" is refused, it must be 1 to 50 of the characters a-z, 0-9, _ and -"#
+        );
+    }
+
+    #[test]
+    fn p27_instance_ids() {
+        let longest = "Z".repeat(100);
+        let too_long = "Z".repeat(101);
+        check::<InstanceId>(
+            &["a", "A", "0", "order:2024.11_x-Y", "0190b5a8-7c00-7000-8000-000000000001", &longest],
+            &["", " ", "a b", "ä", "a/b", "a#b", "٣", "a\u{0}", "a\r\n", &too_long],
+        );
+    }
+
+    #[test]
+    fn p02_call_names() {
+        let longest = "😀".repeat(256);
+        let too_long = "a".repeat(257);
+        let huge = "😀".repeat(1_000_000);
+        check::<CallName>(
+            &["a", " ", "reserve stock", "Prüfung №1/3: \"x\"", "家👩‍👩‍👧", "\u{2028}", &longest],
+            &["", "a\nb", "a\0", "\u{7f}", "\u{85}", &too_long, &huge],
+        );
+    }
+
+    #[test]
+    fn p02_names_are_looked_up_by_text() {
+        let map = std::collections::HashMap::from([(CallName::new("a").unwrap(), 1)]);
+        assert_eq!(map.get("a"), Some(&1));
+    }
+}

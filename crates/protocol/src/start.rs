@@ -1,0 +1,294 @@
+//! The start message: the most public contract there is (rule W40). Any AMQP client can send one.
+
+mod strict;
+
+use serde::{Deserialize, Serialize};
+
+use self::strict::Strict;
+use crate::{InstanceId, Payload, WorkflowName, name::NameError, payload::PayloadError};
+
+/// What a start message's body says, after the checks at the edge.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StartMessage {
+    /// The workflow to start.
+    pub workflow: WorkflowName,
+    /// The instance's id, if the producer chose one.
+    pub id: Option<InstanceId>,
+    /// The input; null if absent.
+    pub input: Payload,
+}
+
+/// How a body is encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    /// `application/json`; also what an absent content type means.
+    Json,
+    /// `application/msgpack`: maps with text keys, no binary or extension types.
+    MessagePack,
+}
+
+impl Encoding {
+    /// The encoding of a content type; parameters such as a charset are ignored.
+    #[must_use]
+    pub fn of(content_type: Option<&str>) -> Option<Self> {
+        let Some(text) = content_type else {
+            return Some(Self::Json);
+        };
+        match text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase().as_str() {
+            "" | "application/json" => Some(Self::Json),
+            "application/msgpack" | "application/x-msgpack" => Some(Self::MessagePack),
+            _ => None,
+        }
+    }
+}
+
+/// Why a start cannot be accepted. Sending the same again cannot help, whatever the variant.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The content type is none that is known.
+    #[error("content_type {0:?} is not known; it must be application/json or application/msgpack")]
+    ContentType(String),
+    /// The body is not readable in its encoding.
+    #[error("the body is not readable: {0}")]
+    Body(String),
+    /// The body has a field that is not known.
+    #[error("{0}; the fields are workflow, id, input")]
+    Field(String),
+    /// The body asks for something that this version does not offer.
+    #[error("field {0:?} is not supported by this version; leave it out")]
+    NotSupported(&'static str),
+    /// A name breaks its rule.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// The input is not acceptable.
+    #[error("the input is not acceptable: {0}")]
+    Input(#[from] PayloadError),
+    /// The input is over the limit (rule P4).
+    #[error("the input is {bytes} bytes of JSON, the limit is {limit}")]
+    TooLarge {
+        /// Its size.
+        bytes: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// Neither the body nor the message names what a redelivery could be known by.
+    #[error("an id in the body or a message_id is required, so that a redelivery can never make a second instance")]
+    NoIdentity,
+}
+
+impl StartError {
+    /// The code of the reason: stands in replies, records and metrics.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::ContentType(_) => "content_type",
+            Self::Body(_) => "body",
+            Self::Field(_) => "unknown_field",
+            Self::NotSupported(_) => "not_supported",
+            Self::Name(_) => "name",
+            Self::Input(_) => "input",
+            Self::TooLarge { .. } => "too_large",
+            Self::NoIdentity => "no_identity",
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Body {
+    workflow: String,
+    #[serde(default)]
+    id: Option<String>,
+    #[serde(default)]
+    input: Option<serde_json::Value>,
+    #[serde(default)]
+    token: Option<serde::de::IgnoredAny>,
+    #[serde(default)]
+    retention: Option<serde::de::IgnoredAny>,
+    #[serde(default)]
+    attributes: Option<serde::de::IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct JsonBody<'a> {
+    workflow: String,
+    #[serde(default)]
+    id: Option<String>,
+    #[serde(default, borrow)]
+    input: Option<&'a serde_json::value::RawValue>,
+    #[serde(default)]
+    token: Option<serde::de::IgnoredAny>,
+    #[serde(default)]
+    retention: Option<serde::de::IgnoredAny>,
+    #[serde(default)]
+    attributes: Option<serde::de::IgnoredAny>,
+}
+
+impl StartMessage {
+    /// Reads and checks a body.
+    pub fn parse(encoding: Encoding, body: &[u8], input_limit: u64) -> Result<Self, StartError> {
+        if !is_map(encoding, body) {
+            return Err(StartError::Body("it is not a map of fields".to_owned()));
+        }
+        let (workflow, id, input, unsupported) = match encoding {
+            Encoding::Json => {
+                let body: JsonBody<'_> =
+                    serde_json::from_slice(body).map_err(|error| refused(&error.to_string()))?;
+                let input = body.input.map(|raw| Payload::from_text(raw.get())).transpose()?;
+                let unsupported = [body.token.is_some(), body.retention.is_some(), body.attributes.is_some()];
+                (body.workflow, body.id, input, unsupported)
+            }
+            Encoding::MessagePack => {
+                let Strict(value) =
+                    rmp_serde::from_slice(body).map_err(|error| refused(&error.to_string()))?;
+                let body: Body =
+                    serde_json::from_value(value).map_err(|error| refused(&error.to_string()))?;
+                let input = body.input.map(|input| Payload::encode(&input)).transpose()?;
+                let unsupported = [body.token.is_some(), body.retention.is_some(), body.attributes.is_some()];
+                (body.workflow, body.id, input, unsupported)
+            }
+        };
+        let names = ["token", "retention", "attributes"];
+        if let Some((name, _)) = names.into_iter().zip(unsupported).find(|(_, present)| *present) {
+            return Err(StartError::NotSupported(name));
+        }
+        let input = input.unwrap_or_else(Payload::null);
+        check_input(&input, input_limit)?;
+        let id = id.map(InstanceId::new).transpose()?;
+        Ok(Self { workflow: WorkflowName::new(workflow)?, id, input })
+    }
+}
+
+/// Derived readers would also take an array of values in field order; the contract knows maps only.
+fn is_map(encoding: Encoding, body: &[u8]) -> bool {
+    match encoding {
+        Encoding::Json => body.trim_ascii_start().first() == Some(&b'{'),
+        Encoding::MessagePack => matches!(body.first(), Some(0x80..=0x8f | 0xde | 0xdf)),
+    }
+}
+
+/// Checks the size of a start's input (rule P4).
+pub fn check_input(input: &Payload, limit: u64) -> Result<(), StartError> {
+    let bytes = input.len() as u64;
+    if bytes > limit { Err(StartError::TooLarge { bytes, limit }) } else { Ok(()) }
+}
+
+fn refused(message: &str) -> StartError {
+    if message.contains("unknown field") {
+        StartError::Field(message.to_owned())
+    } else {
+        StartError::Body(message.to_owned())
+    }
+}
+
+/// The reply to a start, if the producer asked for one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StartReply {
+    /// What became of it.
+    pub outcome: StartOutcome,
+    /// The workflow, if the message named one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workflow: Option<String>,
+    /// The instance's id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// The instance's status, if it existed before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<String>,
+    /// The code of a rejection or conflict.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    /// A sentence for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// Whether sending the same again is safe and may help.
+    pub retry_safe: bool,
+}
+
+/// What became of a start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StartOutcome {
+    /// An instance was created.
+    Created,
+    /// An instance of that id with the same input exists.
+    Exists,
+    /// An instance of that id with another input exists; nothing was created.
+    Conflict,
+    /// The start can never be accepted.
+    Rejected,
+    /// Nobody knows; sending it again with the same id tells.
+    Unknown,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: u64 = 100;
+
+    fn parse(body: &str) -> Result<StartMessage, StartError> {
+        StartMessage::parse(Encoding::Json, body.as_bytes(), LIMIT)
+    }
+
+    #[test]
+    fn w40_a_start_names_its_workflow_and_keeps_its_input_as_written() {
+        let start = parse(r#"{"workflow":"fulfil","id":"o-1","input":{"b": 9007199254740993,"a":"\u0000"}}"#).unwrap();
+        assert_eq!(start.workflow.as_str(), "fulfil");
+        assert_eq!(start.id.unwrap().as_str(), "o-1");
+        assert_eq!(start.input.as_str(), r#"{"b":9007199254740993,"a":"\u0000"}"#);
+    }
+
+    #[test]
+    fn w40_an_absent_input_is_null() {
+        assert_eq!(parse(r#"{"workflow":"fulfil"}"#).unwrap().input, Payload::null());
+    }
+
+    #[test]
+    fn w40_message_pack_says_the_same() {
+        let body = rmp_serde::to_vec_named(&serde_json::json!({"workflow":"fulfil","input":{"n":u64::MAX}})).unwrap();
+        let start = StartMessage::parse(Encoding::MessagePack, &body, LIMIT).unwrap();
+        assert_eq!(start.input.as_str(), r#"{"n":18446744073709551615}"#);
+    }
+
+    #[test]
+    fn w40_every_refusal_has_its_code() {
+        let long = format!(r#"{{"workflow":"fulfil","input":"{}"}}"#, "x".repeat(99));
+        let cases = [
+            ("", "body"),
+            ("[]", "body"),
+            (r#"["fulfil"]"#, "body"),
+            ("{", "body"),
+            ("{}", "body"),
+            (r#"{"workflow":"fulfil","inputs":1}"#, "unknown_field"),
+            (r#"{"workflow":"Fulfil"}"#, "name"),
+            (r#"{"workflow":"fulfil","id":"a b"}"#, "name"),
+            (r#"{"workflow":"fulfil","token":"t"}"#, "not_supported"),
+            (&long, "too_large"),
+        ];
+        for (body, code) in cases {
+            assert_eq!(parse(body).unwrap_err().code(), code, "{body}");
+        }
+        let binary = rmp_serde::to_vec_named(&std::collections::BTreeMap::from([(
+            "workflow",
+            serde_bytes::ByteBuf::from(vec![1, 2]),
+        )]))
+        .unwrap();
+        assert_eq!(StartMessage::parse(Encoding::MessagePack, &binary, LIMIT).unwrap_err().code(), "body");
+    }
+
+    #[test]
+    fn p04_the_limit_itself_is_accepted() {
+        let exact = format!(r#"{{"workflow":"fulfil","input":"{}"}}"#, "x".repeat(98));
+        assert_eq!(parse(&exact).unwrap().input.len(), 100);
+    }
+
+    #[test]
+    fn w40_an_absent_content_type_means_json() {
+        assert_eq!(Encoding::of(None), Some(Encoding::Json));
+        assert_eq!(Encoding::of(Some("application/json; charset=utf-8")), Some(Encoding::Json));
+        assert_eq!(Encoding::of(Some("application/msgpack")), Some(Encoding::MessagePack));
+        assert_eq!(Encoding::of(Some("text/plain")), None);
+    }
+}

@@ -1,0 +1,13 @@
+//! The futures of the calls that a body makes: builders until they are awaited, values after.
+//!
+//! A call is numbered when it is made and begins at its first poll (rule W32). One that is not valid never begins.
+
+mod pending;
+mod remote;
+mod sleep;
+mod step;
+
+pub(crate) use pending::Pending;
+pub use remote::RemoteCall;
+pub use sleep::{IntoTimestamp, Sleep};
+pub use step::StepCall;

@@ -1,0 +1,151 @@
+//! What all calls have in common: their life from being made to the outcome.
+
+use std::fmt;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use everstep_protocol::{CallKind, CallName, Failure, FailureKind, Payload};
+use serde::de::DeserializeOwned;
+
+use crate::Error;
+use crate::host::{Made, Numbered, Shared, Slot, Spec};
+
+/// One call of one body.
+pub(crate) struct Pending {
+    shared: Arc<Shared>,
+    kind: CallKind,
+    name: Box<str>,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// It is not valid and never begins: awaiting it fails.
+    Refused(Failure),
+    /// It has its number and waits for its first poll.
+    Made(Numbered),
+    /// The host knows it.
+    Begun(u64),
+    /// Its outcome has been given out.
+    Over,
+}
+
+impl Pending {
+    pub(crate) fn make(shared: &Arc<Shared>, kind: CallKind, name: &str) -> Self {
+        let stage = if shared.is_polling() {
+            match CallName::new(name) {
+                Ok(name) => Stage::Made(shared.lock().number(kind, name)),
+                Err(error) => Stage::Refused(Failure::new(FailureKind::Invalid, error.to_string())),
+            }
+        } else {
+            Stage::Refused(outside(&describe(kind, name)))
+        };
+        Self { shared: shared.clone(), kind, name: name.into(), stage }
+    }
+
+    /// `step "charge"`.
+    pub(crate) fn describe(&self) -> String {
+        describe(self.kind, &self.name)
+    }
+
+    /// The call is not valid and will not begin. The first reason stays.
+    pub(crate) fn refuse(&mut self, kind: FailureKind, reason: impl fmt::Display) {
+        if matches!(self.stage, Stage::Made(_)) {
+            self.stage = Stage::Refused(Failure::new(kind, format!("{}: {reason}", self.describe())));
+        }
+    }
+
+    /// Begins the call at the first poll, then waits for its outcome.
+    pub(crate) fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+        spec: impl FnOnce() -> Spec,
+    ) -> Poll<Result<Payload, Error>> {
+        if !self.shared.is_polling() && !matches!(self.stage, Stage::Refused(_)) {
+            self.stage = Stage::Refused(outside(&self.describe()));
+        }
+        match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Refused(failure) => Poll::Ready(Err(Error::from_failure(failure))),
+            Stage::Made(numbered) => {
+                self.begin(numbered, spec(), context);
+                Poll::Pending
+            }
+            Stage::Begun(number) => self.poll_outcome(number, context),
+            Stage::Over => panic!("{} was polled after it had ended", self.describe()),
+        }
+    }
+
+    fn begin(&mut self, numbered: Numbered, spec: Spec, context: &Context<'_>) {
+        let Numbered { number, call, called_after } = numbered;
+        let waker = context.waker().clone();
+        let mut state = self.shared.lock();
+        state.open.insert(number, Slot::Waiting(waker));
+        state.made.push(Made { number, call, called_after, spec });
+        drop(state);
+        self.stage = Stage::Begun(number);
+    }
+
+    fn poll_outcome(&mut self, number: u64, context: &Context<'_>) -> Poll<Result<Payload, Error>> {
+        let waker = context.waker().clone();
+        let mut state = self.shared.lock();
+        let former = match state.open.remove(&number) {
+            Some(Slot::Resolved(result)) => {
+                drop(state);
+                return Poll::Ready(result.map_err(Error::from_failure));
+            }
+            waiting => waiting,
+        };
+        state.open.insert(number, Slot::Waiting(waker));
+        drop(state);
+        // A waker's drop is foreign code: not under the lock.
+        drop(former);
+        self.stage = Stage::Begun(number);
+        Poll::Pending
+    }
+
+    /// The recorded value as the type that the code wants (rule W31).
+    pub(crate) fn decode<Out: DeserializeOwned>(
+        &self,
+        outcome: Result<Payload, Error>,
+    ) -> Result<Out, Error> {
+        outcome?.decode().map_err(|error| {
+            let message = format!("{}: reading the recorded output: {error}", self.describe());
+            Error::from_failure(Failure::new(FailureKind::Invalid, message))
+        })
+    }
+}
+
+/// Dropping a begun call inside a poll of the body is the body's decision; anywhere else it means nothing (rule W29).
+impl Drop for Pending {
+    fn drop(&mut self) {
+        let Stage::Begun(number) = self.stage else { return };
+        if !self.shared.is_polling() {
+            return;
+        }
+        let mut state = self.shared.lock();
+        let slot = state.open.remove(&number);
+        if matches!(slot, Some(Slot::Waiting(_))) {
+            state.dropped.push(number);
+        }
+        drop(state);
+        drop(slot);
+    }
+}
+
+impl fmt::Debug for Pending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {:?}", self.describe(), self.stage)
+    }
+}
+
+fn describe(kind: CallKind, name: &str) -> String {
+    format!("{kind} {name:?}")
+}
+
+fn outside(what: &str) -> Failure {
+    let message = format!(
+        "{what}: the workflow context answers only inside its own workflow function, not in a spawned task, another \
+         thread or a step"
+    );
+    Failure::new(FailureKind::Invalid, message)
+}

@@ -1,0 +1,70 @@
+//! A step that runs in this worker.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use everstep_protocol::duration::IntoMillis;
+use everstep_protocol::{FailureKind, Millis, Payload};
+use serde::de::DeserializeOwned;
+
+use super::Pending;
+use crate::host::{Spec, StepFn, StepSpec};
+use crate::{Error, Retry};
+
+/// A step: awaiting it gives its output. From [`Workflow::step`](crate::Workflow::step).
+///
+/// Not awaiting it means that the step does not run. It is a plain future: join it, race it, collect it.
+#[must_use = "a step does not run until it is awaited"]
+pub struct StepCall<Out> {
+    pending: Pending,
+    work: Option<(Payload, StepFn)>,
+    retry: Retry,
+    timeout: Option<Millis>,
+    output: PhantomData<fn() -> Out>,
+}
+
+impl<Out> StepCall<Out> {
+    pub(crate) fn new(pending: Pending, work: Option<(Payload, StepFn)>) -> Self {
+        Self { pending, work, retry: Retry::new(), timeout: None, output: PhantomData }
+    }
+
+    /// When a failed attempt is tried again. Without it: five retries, exponential from 10 s.
+    pub fn retry(mut self, retry: Retry) -> Self {
+        if let Some(error) = retry.refused() {
+            self.pending.refuse(FailureKind::Invalid, error);
+        }
+        self.retry = retry;
+        self
+    }
+
+    /// How long one attempt may take: text, milliseconds or a [`Duration`](std::time::Duration). Default: 10 min.
+    pub fn timeout(mut self, timeout: impl IntoMillis) -> Self {
+        match timeout.into_millis() {
+            Ok(timeout) => self.timeout = Some(timeout),
+            Err(error) => self.pending.refuse(FailureKind::Invalid, error),
+        }
+        self
+    }
+}
+
+impl<Out: DeserializeOwned> Future for StepCall<Out> {
+    type Output = Result<Out, Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { pending, work, retry, timeout, .. } = self.get_mut();
+        let outcome = ready!(pending.poll(context, || {
+            let (input, run) = work.take().expect("a call with a number that is not refused has its work");
+            let delay = retry.function().cloned();
+            Spec::Step(StepSpec { input, policy: retry.policy(*timeout), delay, run })
+        }));
+        Poll::Ready(pending.decode(outcome))
+    }
+}
+
+impl<Out> fmt::Debug for StepCall<Out> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StepCall").field("call", &self.pending).finish_non_exhaustive()
+    }
+}

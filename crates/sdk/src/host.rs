@@ -1,0 +1,217 @@
+//! What drives a workflow's body: for the worker and the test kit, not for workflow code.
+//!
+//! A [`Host`] polls one body and feeds it outcomes. It knows nothing of journals, leases or retries: it reports which
+//! calls began and which were dropped, and hands on what it is told. It never blocks and spawns nothing.
+//!
+//! Invariants: the context answers only inside [`Host::poll`] (rule W30); a drop is reported only from inside a poll
+//! (rule W29); calls of one poll are reported in the order of their numbers (rule W32).
+
+mod body;
+mod spec;
+mod state;
+mod turn;
+mod wake;
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use everstep_protocol::{
+    Failure, Generation, InstanceId, InstanceUid, Namespace, Position, Run, Timestamp, WorkflowName,
+};
+
+pub use crate::definition::{Definition, RemoteFunction};
+pub use crate::registry::{Registry, RegistryError};
+pub use crate::step::{CancelHandle, ProgressSink, StepInfo};
+pub use crate::workflow::Workflow;
+pub use body::begin;
+pub use everstep_protocol::Payload;
+pub use spec::{DelayFn, Made, RemoteSpec, Spec, StepFn, StepSpec};
+
+pub(crate) use body::step_fn;
+pub(crate) use state::{Numbered, Shared, Slot};
+use turn::{Act, Turn};
+
+/// A body that wakes itself this often without becoming still is reported as spinning.
+const ROUNDS_MAX: u32 = 10_000;
+
+/// The future of one workflow body, its output encoded.
+pub type Body = Pin<Box<dyn Future<Output = Result<Payload, Failure>> + Send>>;
+
+/// Which instance a body runs for.
+#[derive(Clone, Debug)]
+pub struct InstanceInfo {
+    /// Its namespace.
+    pub namespace: Namespace,
+    /// The workflow's name.
+    pub workflow: WorkflowName,
+    /// The id its starter chose.
+    pub id: InstanceId,
+    /// The internal id.
+    pub uid: InstanceUid,
+    /// Which journal of the instance.
+    pub run: Run,
+    /// Which generation.
+    pub generation: Generation,
+}
+
+/// Drives one body. Clones drive the same one.
+#[derive(Clone)]
+pub struct Host {
+    shared: Arc<Shared>,
+}
+
+/// What one poll of the body brought.
+#[derive(Debug)]
+pub struct Polled {
+    /// The calls that began in this poll, by number.
+    pub made: Vec<Made>,
+    /// The calls without an outcome that the body dropped in this poll, by number: the losers of races. A call may
+    /// have begun in the same poll; it then stands in `made` too.
+    pub dropped: Vec<u64>,
+    /// What the body does now.
+    pub state: BodyState,
+}
+
+/// What a body does after a poll.
+#[derive(Debug)]
+pub enum BodyState {
+    /// It waits for one of its calls.
+    Pending,
+    /// It has ended; it must not be polled again.
+    Done(Result<Payload, Failure>),
+    /// It has panicked, with this message; it must not be polled again (rule W34).
+    Panicked(String),
+    /// It waits, and something other than one of its calls has woken it: a timer, a spawned task (rule W30).
+    Foreign,
+    /// It woke itself 10,000 times in one poll without becoming still.
+    Spinning,
+}
+
+impl Host {
+    /// A host for a body that has not been polled yet. The seed is the generation's own (rule W33).
+    #[must_use]
+    pub fn new(info: InstanceInfo, seed: [u8; 32]) -> Self {
+        Self { shared: Arc::new(Shared::new(info, seed)) }
+    }
+
+    /// The context to hand to the body.
+    #[must_use]
+    pub fn workflow(&self) -> Workflow {
+        Workflow::new(self.shared.clone())
+    }
+
+    /// Polls the body until it is still. `seen` is the position of the last entry fed, `now` its time.
+    pub fn poll(&self, body: &mut Body, seen: Position, now: Timestamp) -> Polled {
+        {
+            let mut state = self.shared.lock();
+            state.seen = seen;
+            state.now = now;
+        }
+        let state = self.poll_until_still(body);
+        if matches!(state, BodyState::Done(_) | BodyState::Panicked(_)) {
+            self.shared.waker.close();
+        }
+        let (mut made, mut dropped) = {
+            let mut state = self.shared.lock();
+            (std::mem::take(&mut state.made), std::mem::take(&mut state.dropped))
+        };
+        if matches!(state, BodyState::Panicked(_)) {
+            // What unwinding dropped, the body did not drop.
+            dropped.clear();
+        }
+        made.sort_by_key(|made| made.number);
+        dropped.sort_unstable();
+        Polled { made, dropped, state }
+    }
+
+    fn poll_until_still(&self, body: &mut Body) -> BodyState {
+        let waker = Waker::from(self.shared.waker.clone());
+        let mut context = Context::from_waker(&waker);
+        for _ in 0..ROUNDS_MAX {
+            // Asked before the poll: what woke the body while it was fed is answered by this round.
+            self.shared.waker.take_own_wake();
+            match self.poll_once(body, &mut context) {
+                Ok(Poll::Ready(result)) => return BodyState::Done(result),
+                Err(message) => return BodyState::Panicked(message),
+                Ok(Poll::Pending) if self.foreign_wake() => return BodyState::Foreign,
+                Ok(Poll::Pending) if self.shared.waker.take_own_wake() => {}
+                Ok(Poll::Pending) => return BodyState::Pending,
+            }
+        }
+        BodyState::Spinning
+    }
+
+    fn poll_once(
+        &self,
+        body: &mut Body,
+        context: &mut Context<'_>,
+    ) -> Result<Poll<Result<Payload, Failure>>, String> {
+        let _turn = Turn::begin(self.shared.token, Act::Poll);
+        // Without this, tokio's budget would make `select!` yield by a wake from outside the poll.
+        let mut body = tokio::task::unconstrained(body.as_mut());
+        catch_unwind(AssertUnwindSafe(|| Pin::new(&mut body).poll(context)))
+            .map_err(|panic| panic_message(panic.as_ref()))
+    }
+
+    /// Feeds the outcome of one call and wakes what waits for it; poll afterwards. False if the call never began, has
+    /// its outcome already or is gone.
+    pub fn resolve(&self, number: u64, result: Result<Payload, Failure>) -> bool {
+        let waker = {
+            let mut state = self.shared.lock();
+            match state.open.get_mut(&number) {
+                Some(slot @ Slot::Waiting(_)) => match std::mem::replace(slot, Slot::Resolved(result)) {
+                    Slot::Waiting(waker) => waker,
+                    Slot::Resolved(_) => return false,
+                },
+                _ => return false,
+            }
+        };
+        let _turn = Turn::begin(self.shared.token, Act::Tend);
+        waker.wake();
+        true
+    }
+
+    /// Throws the body away. Nothing it drops, and nothing woken by that, means anything (rule W29). A panic of a
+    /// destructor stays in here.
+    pub fn discard(&self, body: Body) {
+        self.shared.waker.close();
+        let _turn = Turn::begin(self.shared.token, Act::Tend);
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(body))) {
+            let message = panic_message(panic.as_ref());
+            tracing::warn!(instance = %self.shared.info.id, message, "a destructor of the workflow's body panicked");
+        }
+    }
+
+    /// Whether something woke the body outside every poll and every feed: a timer, a spawned task (rule W30). Stays
+    /// true: what such a body did next could not be replayed.
+    #[must_use]
+    pub fn foreign_wake(&self) -> bool {
+        self.shared.waker.foreign()
+    }
+
+    /// Has this called at the first foreign wake, from whatever thread wakes; at once if there was one already.
+    pub fn on_foreign_wake(&self, listener: Box<dyn Fn() + Send + Sync>) {
+        self.shared.waker.listen(listener);
+    }
+}
+
+impl fmt::Debug for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Host").field("info", &self.shared.info).finish_non_exhaustive()
+    }
+}
+
+/// What a panic says, as it is recorded.
+#[must_use]
+pub fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
+    if let Some(text) = panic.downcast_ref::<&str>() {
+        (*text).to_owned()
+    } else if let Some(text) = panic.downcast_ref::<String>() {
+        text.clone()
+    } else {
+        "a panic without a message".to_owned()
+    }
+}

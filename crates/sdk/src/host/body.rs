@@ -1,0 +1,63 @@
+//! From typed functions to what the host drives: payload in, payload out.
+
+use std::sync::Arc;
+
+use everstep_protocol::{Failure, FailureKind, Payload};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::{Body, StepFn};
+use crate::{Error, Step, Workflow};
+
+/// The body of one instance. The function is called inside the first poll, so that calls it makes before its first
+/// await are calls of the body. An input that does not decode ends the instance with an invalid-input failure.
+pub fn begin<In, Out, E, F, Fut>(name: &str, cx: Workflow, input: &Payload, function: F) -> Body
+where
+    In: DeserializeOwned,
+    Out: Serialize,
+    E: Into<Error>,
+    F: FnOnce(Workflow, In) -> Fut + Send + 'static,
+    Fut: Future<Output = Result<Out, E>> + Send + 'static,
+{
+    let subject = format!("workflow {name:?}");
+    let input = input.clone();
+    Box::pin(async move {
+        let future = function(cx, read_input(&subject, &input)?);
+        write_output(&subject, future.await)
+    })
+}
+
+/// One attempt of a typed step function, over and over.
+pub(crate) fn step_fn<In, Out, E, F, Fut>(subject: String, input: Payload, function: Arc<F>) -> StepFn
+where
+    In: DeserializeOwned,
+    Out: Serialize,
+    E: Into<Error>,
+    F: Fn(Step, In) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<Out, E>> + Send + 'static,
+{
+    let subject: Arc<str> = subject.into();
+    Arc::new(move |step| {
+        let (subject, input, function) = (subject.clone(), input.clone(), function.clone());
+        Box::pin(async move {
+            let future = function(step, read_input(&subject, &input)?);
+            write_output(&subject, future.await)
+        })
+    })
+}
+
+fn read_input<In: DeserializeOwned>(subject: &str, input: &Payload) -> Result<In, Failure> {
+    input
+        .decode()
+        .map_err(|error| Failure::new(FailureKind::Invalid, format!("{subject}: reading the input: {error}")))
+}
+
+fn write_output<Out: Serialize, E: Into<Error>>(
+    subject: &str,
+    result: Result<Out, E>,
+) -> Result<Payload, Failure> {
+    let output = result.map_err(|error| Failure::from(error.into()))?;
+    Payload::encode(&output).map_err(|error| {
+        Failure::new(FailureKind::Unserialisable, format!("{subject}: recording the output: {error}"))
+    })
+}

@@ -1,0 +1,77 @@
+//! What a call asks the host to do.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use everstep_protocol::{
+    Attempt, Call, Failure, FunctionName, Millis, Payload, Policy, Pool, Position, Timestamp,
+};
+
+use crate::Step;
+
+/// One attempt of a step: decodes the input, runs the function, encodes the output. Panics are the caller's to catch.
+pub type StepFn =
+    Arc<dyn Fn(Step) -> Pin<Box<dyn Future<Output = Result<Payload, Failure>> + Send>> + Send + Sync>;
+
+/// Computes the delay before the next attempt; none means the policy's own. It may panic (rule P12): the caller
+/// catches that, uses the policy's own delay and records the fact.
+pub type DelayFn = Arc<dyn Fn(Attempt, &Failure) -> Option<Millis> + Send + Sync>;
+
+/// A call that has begun.
+#[derive(Clone, Debug)]
+pub struct Made {
+    /// Its number among all calls of this body, from 0, taken when it was made.
+    pub number: u64,
+    /// Its identity in the journal.
+    pub call: Call,
+    /// What the body had seen when it made the call, not when the call began (rule W28).
+    pub called_after: Position,
+    /// What it asks for.
+    pub spec: Spec,
+}
+
+/// What a call asks for.
+#[derive(Clone, Debug)]
+pub enum Spec {
+    /// Run a step in this worker.
+    Step(StepSpec),
+    /// Have a step run by a pool.
+    Remote(RemoteSpec),
+    /// Sleep for so long.
+    Sleep(Millis),
+    /// Sleep until that moment.
+    SleepUntil(Timestamp),
+}
+
+/// A step that runs in this worker.
+#[derive(Clone)]
+pub struct StepSpec {
+    /// Its input.
+    pub input: Payload,
+    /// The resolved policy.
+    pub policy: Policy,
+    /// The delay function, if the code gives one.
+    pub delay: Option<DelayFn>,
+    /// Runs one attempt.
+    pub run: StepFn,
+}
+
+/// A step that any worker of a pool runs.
+#[derive(Clone, Debug)]
+pub struct RemoteSpec {
+    /// The registered function.
+    pub function: FunctionName,
+    /// The pool.
+    pub pool: Pool,
+    /// Its input.
+    pub input: Payload,
+    /// The resolved policy.
+    pub policy: Policy,
+}
+
+impl fmt::Debug for StepSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StepSpec").field("policy", &self.policy).finish_non_exhaustive()
+    }
+}

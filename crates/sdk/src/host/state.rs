@@ -1,0 +1,81 @@
+//! What the context, its calls and the host share about one body.
+//!
+//! The lock is never held while foreign code runs: wakers are taken out first.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+
+use everstep_protocol::{Call, CallKind, CallName, Failure, Payload, Position, Timestamp};
+
+use super::turn::{self, Act, Token};
+use super::wake::HostWaker;
+use super::{InstanceInfo, Made};
+
+pub(crate) struct Shared {
+    pub(crate) info: InstanceInfo,
+    pub(crate) token: Token,
+    pub(crate) seed: [u8; 32],
+    pub(crate) waker: Arc<HostWaker>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+pub(crate) struct State {
+    pub(crate) seen: Position,
+    pub(crate) now: Timestamp,
+    /// How many draws `random` and `uuid` have made.
+    pub(crate) draws: u64,
+    /// Calls that have begun and are still held by the body.
+    pub(crate) open: HashMap<u64, Slot>,
+    pub(crate) made: Vec<Made>,
+    pub(crate) dropped: Vec<u64>,
+    calls: u64,
+    counts: HashMap<(CallKind, CallName), u32>,
+}
+
+/// Where the outcome of a begun call arrives.
+pub(crate) enum Slot {
+    Waiting(Waker),
+    Resolved(Result<Payload, Failure>),
+}
+
+/// A call as it was numbered when the body made it (rules P2, W32).
+#[derive(Debug)]
+pub(crate) struct Numbered {
+    pub(crate) number: u64,
+    pub(crate) call: Call,
+    pub(crate) called_after: Position,
+}
+
+impl Shared {
+    pub(crate) fn new(info: InstanceInfo, seed: [u8; 32]) -> Self {
+        let token = Token::next();
+        Self { info, token, seed, waker: Arc::new(HostWaker::new(token)), state: Mutex::default() }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this thread is inside a poll of this body, the only place where the context answers (rule W30).
+    pub(crate) fn is_polling(&self) -> bool {
+        turn::act(self.token) == Some(Act::Poll)
+    }
+}
+
+impl State {
+    pub(crate) fn number(&mut self, kind: CallKind, name: CallName) -> Numbered {
+        let number = self.calls;
+        self.calls += 1;
+        let count = match self.counts.entry((kind, name.clone())) {
+            Entry::Occupied(mut entry) => {
+                *entry.get_mut() = entry.get().saturating_add(1);
+                *entry.get()
+            }
+            Entry::Vacant(entry) => *entry.insert(1),
+        };
+        Numbered { number, call: Call { kind, name, count }, called_after: self.seen }
+    }
+}

@@ -1,0 +1,264 @@
+//! The context of a workflow function.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use everstep_protocol::duration::{IntoMillis, SLEEP_MAX};
+use everstep_protocol::{CallKind, FailureKind, Payload};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use uuid::Uuid;
+
+use crate::call::{IntoTimestamp, Pending, RemoteCall, Sleep, StepCall};
+use crate::host::{Shared, Spec, step_fn};
+use crate::random::{self, Random};
+use crate::{Error, Step};
+
+/// What a workflow function does its work through. Cheap to clone; clones are the same context.
+///
+/// It answers only inside its own workflow function. In a spawned task, on another thread or in a step its calls fail
+/// at once, and what returns a plain value panics with a message that says so (rule W30).
+///
+/// ```
+/// use everstep_sdk::{Error, Retry, Step, Workflow};
+///
+/// async fn greet(cx: Workflow, name: String) -> Result<String, Error> {
+///     let greeting = cx.step("compose", &name, compose).retry(Retry::constant("1s").limit(3)).await?;
+///     cx.sleep("let it sink in", "1 hour").await?;
+///     Ok(greeting)
+/// }
+///
+/// async fn compose(_step: Step, name: String) -> Result<String, Error> {
+///     Ok(format!("Hello, {name}!"))
+/// }
+/// ```
+#[derive(Clone)]
+pub struct Workflow {
+    shared: Arc<Shared>,
+}
+
+impl Workflow {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
+    }
+
+    /// A step: runs the function once per attempt and records its output, which every later replay returns without
+    /// running it again (rule P1).
+    ///
+    /// The input is recorded as JSON when the step is called, and the function gets what that JSON decodes to: give it
+    /// by reference or by value, several as a tuple. Steps of one name are counted in the order of these calls.
+    ///
+    /// ```
+    /// use everstep_sdk::{Error, Step, Workflow};
+    ///
+    /// # async fn body(cx: Workflow) -> Result<(), Error> {
+    /// let hold = cx.step("reserve", "blue socks", reserve).await?;
+    /// let paid: u64 = cx.step("charge", (&hold, 1200), charge).timeout("2 min").await?;
+    /// let next = cx.step("count", paid, async |_step: Step, paid: u64| Ok::<_, Error>(paid + 1)).await?;
+    /// # Ok(()) }
+    ///
+    /// async fn reserve(_step: Step, what: String) -> Result<String, Error> { Ok(what) }
+    /// async fn charge(_step: Step, (hold, cents): (String, u64)) -> Result<u64, Error> { Ok(cents) }
+    /// ```
+    pub fn step<In, Out, E, F, Fut>(
+        &self,
+        name: impl AsRef<str>,
+        input: impl Serialize,
+        function: F,
+    ) -> StepCall<Out>
+    where
+        In: DeserializeOwned,
+        Out: Serialize + DeserializeOwned,
+        E: Into<Error>,
+        F: Fn(Step, In) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Out, E>> + Send + 'static,
+    {
+        let (pending, input) = self.call_with_input(name.as_ref(), input);
+        let subject = pending.describe();
+        let work = input.map(|input| (input.clone(), step_fn(subject, input, Arc::new(function))));
+        StepCall::new(pending, work)
+    }
+
+    /// A step that the workers of a pool run: its own deployment, scaled on its own, in any language. The name is the
+    /// step's and, unless [`function`](RemoteCall::function) says otherwise, the registered function's.
+    ///
+    /// ```
+    /// # use everstep_sdk::{Error, Workflow};
+    /// # async fn body(cx: Workflow) -> Result<(), Error> {
+    /// let thumbnail = cx.remote::<String>("resize", ("cat.png", 64)).on("imaging").timeout("1 min").await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn remote<Out: DeserializeOwned>(
+        &self,
+        name: impl AsRef<str>,
+        input: impl Serialize,
+    ) -> RemoteCall<Out> {
+        let name = name.as_ref();
+        let (pending, input) = self.call_with_input(name, input);
+        RemoteCall::new(pending, name, input)
+    }
+
+    fn call_with_input(&self, name: &str, input: impl Serialize) -> (Pending, Option<Payload>) {
+        let mut pending = Pending::make(&self.shared, CallKind::Step, name);
+        let input = Payload::encode(&input)
+            .map_err(|error| {
+                pending.refuse(FailureKind::Unserialisable, format_args!("recording the input: {error}"));
+            })
+            .ok();
+        (pending, input)
+    }
+
+    /// Sleeps for so long, at most ten years: text, milliseconds or a [`Duration`]. It survives every restart, and
+    /// while the instance sleeps it occupies no worker. It is known by its name: changing the length in code does not
+    /// disturb an instance that already sleeps (rule P19).
+    ///
+    /// ```
+    /// # use everstep_sdk::{Error, Workflow};
+    /// # async fn body(cx: Workflow) -> Result<(), Error> {
+    /// cx.sleep("cooling off", "1 hour 30 minutes").await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn sleep(&self, name: impl AsRef<str>, duration: impl IntoMillis) -> Sleep {
+        let mut pending = Pending::make(&self.shared, CallKind::Sleep, name.as_ref());
+        let spec = match duration.into_millis() {
+            Ok(duration) if duration <= SLEEP_MAX => Some(Spec::Sleep(duration)),
+            Ok(duration) => {
+                let reason = format_args!("{duration} is longer than the longest sleep, {SLEEP_MAX}");
+                pending.refuse(FailureKind::Invalid, reason);
+                None
+            }
+            Err(error) => {
+                pending.refuse(FailureKind::Invalid, error);
+                None
+            }
+        };
+        Sleep::new(pending, spec)
+    }
+
+    /// Sleeps until that moment, at most ten years ahead. A past one returns at once.
+    ///
+    /// ```
+    /// # use everstep_sdk::{Error, Workflow};
+    /// # async fn body(cx: Workflow) -> Result<(), Error> {
+    /// let reminder = cx.now() + std::time::Duration::from_secs(86_400);
+    /// cx.sleep_until("reminder", reminder).await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn sleep_until(&self, name: impl AsRef<str>, moment: impl IntoTimestamp) -> Sleep {
+        let mut pending = Pending::make(&self.shared, CallKind::Sleep, name.as_ref());
+        let latest = self.shared.lock().now.plus(SLEEP_MAX);
+        let moment = moment.into_timestamp().filter(|moment| *moment <= latest);
+        if moment.is_none() {
+            let reason = format_args!("the moment is further away than the longest sleep, {SLEEP_MAX}");
+            pending.refuse(FailureKind::Invalid, reason);
+        }
+        Sleep::new(pending, moment.map(Spec::SleepUntil))
+    }
+
+    /// The time of the latest thing that this workflow has learnt, by the database's clock: the same in every replay.
+    ///
+    /// # Panics
+    /// Outside the workflow function.
+    #[must_use]
+    pub fn now(&self) -> SystemTime {
+        self.must_be_polling("now");
+        let micros = self.shared.lock().now.0;
+        let distance = Duration::from_micros(micros.unsigned_abs());
+        if micros < 0 { UNIX_EPOCH - distance } else { UNIX_EPOCH + distance }
+    }
+
+    /// A random value, the same in every replay and not to be guessed: an integer, a `bool` or an array of bytes.
+    ///
+    /// ```
+    /// # fn body(cx: everstep_sdk::Workflow) {
+    /// let dice = cx.random::<u64>() % 6 + 1;
+    /// let secret: [u8; 32] = cx.random();
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    /// Outside the workflow function.
+    #[must_use]
+    pub fn random<T: Random>(&self) -> T {
+        self.must_be_polling("random");
+        T::draw(&mut |bytes| random::fill(&self.shared, bytes))
+    }
+
+    /// A random number from 0 to below 1, the same in every replay.
+    ///
+    /// # Panics
+    /// Outside the workflow function.
+    #[must_use]
+    pub fn random_f64(&self) -> f64 {
+        // The 53 bits that an f64 holds exactly.
+        (self.random::<u64>() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// So many random bytes, the same in every replay.
+    ///
+    /// # Panics
+    /// Outside the workflow function.
+    #[must_use]
+    pub fn random_bytes(&self, count: usize) -> Vec<u8> {
+        self.must_be_polling("random_bytes");
+        let mut bytes = vec![0; count];
+        random::fill(&self.shared, &mut bytes);
+        bytes
+    }
+
+    /// A random UUID (version 4), the same in every replay.
+    ///
+    /// # Panics
+    /// Outside the workflow function.
+    #[must_use]
+    pub fn uuid(&self) -> Uuid {
+        uuid::Builder::from_random_bytes(self.random()).into_uuid()
+    }
+
+    /// The id of this instance.
+    #[must_use]
+    pub fn instance_id(&self) -> &str {
+        self.shared.info.id.as_str()
+    }
+
+    /// The name of this workflow.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.shared.info.workflow.as_str()
+    }
+
+    /// The namespace of this instance.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        self.shared.info.namespace.as_str()
+    }
+
+    /// Which run of the instance this is: 1, then one more per restart.
+    #[must_use]
+    pub fn run(&self) -> u32 {
+        self.shared.info.run.0
+    }
+
+    /// Which generation this is: 1, then one more per continue-as-new.
+    #[must_use]
+    pub fn generation(&self) -> u32 {
+        self.shared.info.generation.0
+    }
+
+    fn must_be_polling(&self, what: &str) {
+        assert!(
+            self.shared.is_polling(),
+            "Workflow::{what} answers only inside its own workflow function, not in a spawned task, another thread or a step"
+        );
+    }
+}
+
+impl fmt::Debug for Workflow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Workflow")
+            .field("name", &self.name())
+            .field("instance", &self.instance_id())
+            .finish_non_exhaustive()
+    }
+}

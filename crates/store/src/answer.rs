@@ -1,0 +1,82 @@
+//! How an answer is kept: as a stable word, with the stored status's number where it has one. Kept answers outlive the
+//! version that gave them, so words never change.
+
+use everstep_engine::{Answer, Status};
+
+/// The text of an answer.
+pub(crate) fn encode(answer: &Answer) -> String {
+    match answer {
+        Answer::Done => "done".to_owned(),
+        Answer::Nothing => "nothing".to_owned(),
+        Answer::Granted => "granted".to_owned(),
+        Answer::NotGranted => "not_granted".to_owned(),
+        Answer::Taken => "taken".to_owned(),
+        Answer::Fenced => "fenced".to_owned(),
+        Answer::FromTheFuture => "from_the_future".to_owned(),
+        Answer::Parked => "parked".to_owned(),
+        Answer::Refused(status) => format!("refused:{}", status.code()),
+        Answer::NotParked => "not_parked".to_owned(),
+        Answer::NotFound => "not_found".to_owned(),
+        Answer::Created => "created".to_owned(),
+        Answer::Exists(status) => format!("exists:{}", status.code()),
+        Answer::Conflict(status) => format!("conflict:{}", status.code()),
+    }
+}
+
+/// The answer of a text; none if this version does not know it.
+pub(crate) fn decode(text: &str) -> Option<Answer> {
+    if let Some((word, code)) = text.split_once(':') {
+        let status = Status::from_code(code.parse().ok()?)?;
+        return match word {
+            "refused" => Some(Answer::Refused(status)),
+            "exists" => Some(Answer::Exists(status)),
+            "conflict" => Some(Answer::Conflict(status)),
+            _ => None,
+        };
+    }
+    match text {
+        "done" => Some(Answer::Done),
+        "nothing" => Some(Answer::Nothing),
+        "granted" => Some(Answer::Granted),
+        "not_granted" => Some(Answer::NotGranted),
+        "taken" => Some(Answer::Taken),
+        "fenced" => Some(Answer::Fenced),
+        "from_the_future" => Some(Answer::FromTheFuture),
+        "parked" => Some(Answer::Parked),
+        "not_parked" => Some(Answer::NotParked),
+        "not_found" => Some(Answer::NotFound),
+        "created" => Some(Answer::Created),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_answer_comes_back() {
+        let mut answers = vec![
+            Answer::Done,
+            Answer::Nothing,
+            Answer::Granted,
+            Answer::NotGranted,
+            Answer::Taken,
+            Answer::Fenced,
+            Answer::FromTheFuture,
+            Answer::Parked,
+            Answer::NotParked,
+            Answer::NotFound,
+            Answer::Created,
+        ];
+        for status in Status::ALL {
+            answers.extend([Answer::Refused(status), Answer::Exists(status), Answer::Conflict(status)]);
+        }
+        for answer in answers {
+            assert_eq!(decode(&encode(&answer)), Some(answer));
+        }
+        for text in ["", "exists", "exists:", "exists:9", "done:1", "refused:x"] {
+            assert_eq!(decode(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! How a journal entry's fact is kept: its main payload as text of its own, so that a person can read it and a database
+//! can keep it apart, and the rest as `MessagePack`. What comes back is exactly what went in.
+
+use bytes::Bytes;
+use everstep_protocol::{
+    Payload,
+    journal::{End, Fact, Outcome, Wait},
+    wire,
+};
+
+use crate::{Error, ErrorKind};
+
+/// The fact without its main payload, and the main payload. The place of the payload holds `null` instead.
+pub(crate) fn split(fact: &Fact) -> (Bytes, Option<&str>) {
+    let Some(payload) = main(fact) else {
+        return (wire::encode(fact), None);
+    };
+    // All that is long in a fact is shared text, so this copies little.
+    let mut rest = fact.clone();
+    if let Some(place) = main_mut(&mut rest) {
+        *place = Payload::null();
+    }
+    (wire::encode(&rest), Some(payload.as_str()))
+}
+
+/// The fact of its two parts.
+pub(crate) fn join(rest: &[u8], payload: Option<String>) -> Result<Fact, Error> {
+    let corrupt = |reason: String| Error::new(ErrorKind::Corrupt, "reading a journal entry", reason);
+    let mut fact: Fact =
+        wire::decode("journal entry", rest).map_err(|unreadable| corrupt(unreadable.to_string()))?;
+    match (main_mut(&mut fact), payload) {
+        (Some(place), Some(text)) => *place = Payload::from_trusted(text),
+        (None, None) => {}
+        (Some(_), None) => return Err(corrupt("its payload is missing".to_owned())),
+        (None, Some(_)) => return Err(corrupt("it has a payload that it should not have".to_owned())),
+    }
+    Ok(fact)
+}
+
+const fn main(fact: &Fact) -> Option<&Payload> {
+    match fact {
+        Fact::Started(started) => Some(&started.input),
+        Fact::Attempted(attempted) => match &attempted.outcome {
+            Outcome::Succeeded(output) => Some(output),
+            Outcome::Failed { .. } => None,
+        },
+        Fact::Opened(opened) => match &opened.wait {
+            Wait::Remote(remote) => Some(&remote.input),
+            Wait::Sleep { .. } => None,
+        },
+        Fact::Ended(End::Complete(output)) => Some(output),
+        Fact::Ended(End::Errored(_) | End::Terminated { .. })
+        | Fact::Fired { .. }
+        | Fact::Lost(_)
+        | Fact::Parked(_)
+        | Fact::Retried => None,
+    }
+}
+
+const fn main_mut(fact: &mut Fact) -> Option<&mut Payload> {
+    match fact {
+        Fact::Started(started) => Some(&mut started.input),
+        Fact::Attempted(attempted) => match &mut attempted.outcome {
+            Outcome::Succeeded(output) => Some(output),
+            Outcome::Failed { .. } => None,
+        },
+        Fact::Opened(opened) => match &mut opened.wait {
+            Wait::Remote(remote) => Some(&mut remote.input),
+            Wait::Sleep { .. } => None,
+        },
+        Fact::Ended(End::Complete(output)) => Some(output),
+        Fact::Ended(End::Errored(_) | End::Terminated { .. })
+        | Fact::Fired { .. }
+        | Fact::Lost(_)
+        | Fact::Parked(_)
+        | Fact::Retried => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use everstep_protocol::{
+        Attempt, Call, CallKind, CallName, Failure, FailureKind, Fingerprint, FunctionName, Generation, Millis,
+        Policy, Pool, Position, SessionId, StepKey, Timestamp,
+        journal::{Attempted, Lost, Opened, ParkCode, Parked, Remote, Started},
+    };
+
+    use super::*;
+
+    fn call() -> Call {
+        Call { kind: CallKind::Step, name: CallName::new("Prüfung \"1\"").unwrap(), count: 3 }
+    }
+
+    fn attempted(outcome: Outcome) -> Fact {
+        let input = Payload::from_text("[1]").unwrap();
+        Fact::Attempted(Attempted {
+            call: call(),
+            attempt: Attempt(2),
+            called_after: Position(4),
+            started_at: Timestamp(5),
+            key: StepKey::derive(uuid::Uuid::nil(), 1, "step", "a", 1, &input).unwrap(),
+            input: Fingerprint::of(&input).unwrap(),
+            policy: Policy::default(),
+            build: "b1".parse().unwrap(),
+            session: SessionId::generate(),
+            outcome,
+        })
+    }
+
+    fn remote() -> Remote {
+        let input = Payload::from_text(r#"{"z":1.0,"a":12345678901234567890}"#).unwrap();
+        Remote {
+            pool: Pool::new("gpu").unwrap(),
+            function: FunctionName::new("f").unwrap(),
+            key: StepKey::derive(uuid::Uuid::nil(), 1, "step", "a", 1, &input).unwrap(),
+            fingerprint: Fingerprint::of(&input).unwrap(),
+            input,
+            policy: Policy::default(),
+        }
+    }
+
+    #[test]
+    fn every_fact_comes_back() {
+        let failure = Failure {
+            data: Some(Payload::null()),
+            retry_after: Some(Millis(7)),
+            ..Failure::new(FailureKind::TimedOut, "too slow")
+        };
+        let text = Payload::from_text(r#"{"b":"\u0000","a":[null,1e3]}"#).unwrap();
+        let started =
+            Started { input: text.clone(), seed: std::array::from_fn(|i| i as u8), generation: Generation(2) };
+        let opened = |wait| Fact::Opened(Opened { call: call(), called_after: Position(9), wait });
+        let facts = [
+            (Fact::Started(started), true),
+            (attempted(Outcome::Succeeded(text.clone())), true),
+            (attempted(Outcome::Succeeded(Payload::null())), true),
+            (attempted(Outcome::Failed { failure: failure.clone(), retry_at: Some(Timestamp(-1)) }), false),
+            (opened(Wait::Sleep { until: Timestamp(i64::MAX) }), false),
+            (opened(Wait::Remote(remote())), true),
+            (Fact::Fired { call: call() }, false),
+            (Fact::Lost(Lost { slots: 4, counts: true, session: SessionId::generate() }), false),
+            (Fact::Parked(Parked { code: ParkCode::Poison, message: "m".to_owned() }), false),
+            (Fact::Retried, false),
+            (Fact::Ended(End::Complete(text)), true),
+            (Fact::Ended(End::Errored(failure)), false),
+            (Fact::Ended(End::Terminated { reason: None }), false),
+            (Fact::Ended(End::Terminated { reason: Some("why".to_owned()) }), false),
+        ];
+        for (fact, has_payload) in facts {
+            let (rest, payload) = split(&fact);
+            assert_eq!(payload.is_some(), has_payload, "{fact:?}");
+            let payload = payload.map(str::to_owned);
+            assert_eq!(join(&rest, payload).unwrap(), fact);
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_corrupt() {
+        let fact = attempted(Outcome::Succeeded(Payload::null()));
+        let (rest, _) = split(&fact);
+        assert_eq!(join(&rest, None).unwrap_err().kind(), ErrorKind::Corrupt);
+        let (rest, _) = split(&Fact::Retried);
+        assert_eq!(join(&rest, Some("1".to_owned())).unwrap_err().kind(), ErrorKind::Corrupt);
+        assert_eq!(join(b"\xc1", None).unwrap_err().kind(), ErrorKind::Corrupt);
+    }
+}

@@ -1,0 +1,259 @@
+//! The store port: everything durable, behind a few small traits with two real implementations each,
+//! [`postgres`] and [`sqlite`]. Both are held to one conformance suite.
+//!
+//! A store maps rows to engine types and runs transactions. It decides nothing: what is written comes from the engine's
+//! [`Batch`](everstep_engine::Batch), in the one transaction that also locked the heads.
+//!
+//! | trait | what for |
+//! | --- | --- |
+//! | [`Instances`] | the transaction of a batch, journals, names |
+//! | [`Sessions`] | live worker processes, their leases, the way's own heartbeat |
+//! | [`Schedule`] | due waits, ready rows to offer, duties |
+//! | [`Records`] | outbox, rejected messages, cleaning |
+//! | [`Views`] | what API and CLI show |
+
+mod answer;
+mod error;
+mod fact;
+pub mod postgres;
+pub mod sqlite;
+mod view;
+
+use async_trait::async_trait;
+use everstep_engine::{
+    Writes,
+    batch::Loaded,
+    rows::{Needs, Subject},
+    start::{Decided, MessageKey, NameKey},
+};
+use everstep_protocol::{
+    CallHash, CoordinatorId, Epoch, Incarnation, InstanceUid, Millis, Namespace, Payload, Pool, Position, Run, SessionId,
+    Timestamp, WorkflowName, journal::Entry, message::OpenSession,
+};
+
+pub use error::{Error, ErrorKind};
+pub use view::{Cursor, Filter, InstanceView, Page, RejectedView, StatusWord, WaitView};
+
+/// Decides what a transaction writes, from what it has locked and loaded. Called at most once per transaction, inside it.
+pub type Decide = Box<dyn FnOnce(Loaded) -> Writes + Send>;
+
+/// A store: all of the port.
+pub trait Store: Instances + Sessions + Schedule + Records + Views {}
+impl<T: Instances + Sessions + Schedule + Records + Views> Store for T {}
+
+/// Instances and their journals.
+#[async_trait]
+pub trait Instances: Send + Sync + std::fmt::Debug + 'static {
+    /// The installation's incarnation.
+    async fn incarnation(&self) -> Result<Incarnation, Error>;
+
+    /// One transaction: locks the heads in one order, skipping those locked elsewhere (rule W19), loads what `needs` names,
+    /// lets `decide` decide, writes, commits. The first statement returns the time (rule W18).
+    ///
+    /// Errors: [`ErrorKind::Unavailable`] (nothing is known to be written, repeating is safe), [`ErrorKind::Conflict`] (somebody
+    /// took a name or message meanwhile, nothing was written: run it again), [`ErrorKind::Refused`] (the store will not take
+    /// these rows, nothing was written: find the culprit by halves).
+    async fn transact(&self, needs: Needs, decide: Decide) -> Result<(), Error>;
+
+    /// The entries after a position, in order, for each range: at least one if there is any, then up to `bytes_max` of payload
+    /// and 1,000 entries.
+    async fn journal(&self, ranges: Vec<Range>, bytes_max: usize) -> Result<Vec<Vec<Entry>>, Error>;
+
+    /// The instance of this name.
+    async fn find(&self, name: &NameKey) -> Result<Option<InstanceUid>, Error>;
+}
+
+/// A part of a journal to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// The instance.
+    pub uid: InstanceUid,
+    /// Its run.
+    pub run: Run,
+    /// The position after which to begin.
+    pub after: Position,
+}
+
+/// A live session as coordinators know it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Session {
+    /// How it presented itself, with its current inbox.
+    pub open: OpenSession,
+    /// When it was opened.
+    pub opened_at: Timestamp,
+    /// When it was last heard.
+    pub heard_at: Timestamp,
+}
+
+/// A lease as stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LeaseRow {
+    /// The instance.
+    pub uid: InstanceUid,
+    /// The instance itself, or one of its remote steps.
+    pub subject: Subject,
+    /// The lease's epoch.
+    pub epoch: Epoch,
+}
+
+/// What a heartbeat says for the store's purposes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Heard {
+    /// The session.
+    pub session: SessionId,
+    /// Its inbox.
+    pub inbox: String,
+}
+
+/// Live worker processes.
+#[async_trait]
+pub trait Sessions: Send + Sync + std::fmt::Debug + 'static {
+    /// Registers a session, or updates the inbox of a live one. False if it has ended: it never comes back (rule W10).
+    async fn open_session(&self, open: &OpenSession) -> Result<bool, Error>;
+
+    /// Notes that these sessions live. Answers, in order, with the leases that each holds; none if it is unknown or ended.
+    async fn heard(&self, heard: &[Heard]) -> Result<Vec<Option<Vec<LeaseRow>>>, Error>;
+
+    /// Notes that a coordinator's own heartbeat came through. If the one before came longer than `gap` ago, every session gets a
+    /// full lease from now on (rule W8).
+    async fn beat(&self, coordinator: CoordinatorId, gap: Millis) -> Result<(), Error>;
+
+    /// Live sessions.
+    async fn sessions(&self) -> Result<Vec<Session>, Error>;
+
+    /// Live sessions that were silent for `lease`, not counting time before the last gap's end plus `lease` (rule W8).
+    async fn silent(&self, lease: Millis) -> Result<Vec<SessionId>, Error>;
+
+    /// Whether the way has been open for at least `lease`: only then may an unroutable inbox end a session early (rule W9).
+    async fn settled(&self, lease: Millis) -> Result<bool, Error>;
+
+    /// Ends a session, for good. `counts` is kept for the leases that are still to be ended.
+    async fn end_session(&self, session: SessionId, counts: bool) -> Result<(), Error>;
+
+    /// Leases, at most `limit`, that ended sessions still hold, with the session, its slots and build, and whether the loss counts.
+    async fn orphans(&self, limit: u32) -> Result<Vec<Orphan>, Error>;
+
+    /// Ends all sessions at once, uncounted: for an embedded store that was just opened (rule W13).
+    async fn end_all_sessions(&self) -> Result<(), Error>;
+}
+
+/// A lease whose session has ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Orphan {
+    /// The lease.
+    pub lease: LeaseRow,
+    /// The ended session, as it presented itself.
+    pub open: OpenSession,
+    /// Whether the loss counts as an attempt.
+    pub counts: bool,
+}
+
+/// What is to be done and when.
+#[async_trait]
+pub trait Schedule: Send + Sync + std::fmt::Debug + 'static {
+    /// Due waits, earliest first, from `mark` on; and the earliest due time of all others. Takes no locks (rule W23).
+    async fn due(&self, mark: Option<Timestamp>, limit: u32) -> Result<Due, Error>;
+
+    /// Takes ready rows of these queues to offer: not offered yet, or offered longer than `again` ago; oldest first; so many that
+    /// at most `window` of a queue are offered at once (rule W15). Marks them as offered.
+    async fn offer(&self, queues: &[Queue], window: u32, again: Millis) -> Result<Offers, Error>;
+
+    /// Tries to take or keep duties, each held by one coordinator at a time for `ttl`. Answers with those held.
+    async fn duties(&self, coordinator: CoordinatorId, names: &[&'static str], ttl: Millis) -> Result<Vec<&'static str>, Error>;
+
+    /// Gives all duties of a coordinator up, so that another takes them at once.
+    async fn release_duties(&self, coordinator: CoordinatorId) -> Result<(), Error>;
+}
+
+/// The answer to a due scan.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Due {
+    /// The database's clock.
+    pub now: Timestamp,
+    /// Due waits, earliest first.
+    pub rows: Vec<(InstanceUid, CallHash, Timestamp)>,
+    /// The earliest due time that is still to come, if any is known.
+    pub next: Option<Timestamp>,
+}
+
+/// A queue of tasks.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Queue {
+    /// Run tasks of a workflow.
+    Run(Namespace, WorkflowName),
+    /// Step tasks of a pool.
+    Step(Namespace, Pool),
+}
+
+/// Ready rows that were marked as offered.
+#[derive(Clone, Debug, Default)]
+pub struct Offers {
+    /// What to offer on which queue.
+    pub rows: Vec<(Queue, InstanceUid, Subject)>,
+    /// Queues that hold back more than was offered.
+    pub backlog: Vec<Queue>,
+}
+
+/// A lifecycle message that waits in the outbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutboxRow {
+    /// The instance.
+    pub uid: InstanceUid,
+    /// Its run.
+    pub run: Run,
+    /// The routing key.
+    pub routing_key: String,
+    /// The stable message id.
+    pub message_id: String,
+    /// The JSON body.
+    pub body: String,
+}
+
+/// A message that can never be accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rejected {
+    /// Which namespace's queue it came in; none for HTTP without one.
+    pub namespace: Namespace,
+    /// The code of the reason.
+    pub code: String,
+    /// The reason in words.
+    pub reason: String,
+    /// Its headers and properties as JSON.
+    pub headers: Payload,
+    /// Its body, up to 1 MiB.
+    pub body: Vec<u8>,
+    /// The body's full length.
+    pub body_bytes: u64,
+    /// Its decision key, if it has a message id and names a workflow.
+    pub message: Option<(MessageKey, Decided)>,
+}
+
+/// Records beside the instances.
+#[async_trait]
+pub trait Records: Send + Sync + std::fmt::Debug + 'static {
+    /// Lifecycle messages that have waited longer than `older`, oldest first.
+    async fn outbox(&self, older: Millis, limit: u32) -> Result<Vec<OutboxRow>, Error>;
+
+    /// Deletes lifecycle messages that were confirmed.
+    async fn sent(&self, rows: &[(InstanceUid, Run)]) -> Result<(), Error>;
+
+    /// Records rejected messages, once per message id.
+    async fn reject(&self, rejected: &[Rejected]) -> Result<(), Error>;
+
+    /// Deletes what is past its time, at most `limit` rows a table: message decisions after 7 days, rejected records after 30,
+    /// ended sessions without leases after one. Answers with the count.
+    async fn clean(&self, limit: u32) -> Result<u64, Error>;
+}
+
+/// What API and CLI show.
+#[async_trait]
+pub trait Views: Send + Sync + std::fmt::Debug + 'static {
+    /// One instance.
+    async fn instance(&self, name: &NameKey) -> Result<Option<InstanceView>, Error>;
+
+    /// Instances, newest first.
+    async fn instances(&self, filter: &Filter, cursor: Option<&Cursor>, limit: u32) -> Result<Page, Error>;
+
+    /// Rejected messages of a namespace, newest first.
+    async fn rejected(&self, namespace: &Namespace, limit: u32) -> Result<Vec<RejectedView>, Error>;
+}

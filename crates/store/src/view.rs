@@ -1,0 +1,173 @@
+//! What API and CLI show of an instance: derived from the head and its side rows in one read, never stored (promise 6).
+
+use everstep_engine::{Status, rows::WaitKind};
+use everstep_protocol::{
+    BuildName, Call, Epoch, Generation, InstanceId, InstanceUid, Namespace, Position, Run, SessionId, Timestamp,
+    WorkflowName,
+    journal::{End, Parked},
+};
+
+/// The status of rule P28.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum StatusWord {
+    /// Runnable, and nobody has it yet.
+    Queued,
+    /// A worker holds it.
+    Running,
+    /// It waits; the waits say for what and until when.
+    Waiting,
+    /// A person has to decide and nothing else can move.
+    Attention,
+    /// Ended with an output.
+    Complete,
+    /// Ended with an error.
+    Errored,
+    /// Ended by somebody.
+    Terminated,
+}
+
+impl StatusWord {
+    /// Every status.
+    pub const ALL: [Self; 7] = [
+        Self::Queued,
+        Self::Running,
+        Self::Waiting,
+        Self::Attention,
+        Self::Complete,
+        Self::Errored,
+        Self::Terminated,
+    ];
+
+    /// The word.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Running => "running",
+            Self::Waiting => "waiting",
+            Self::Attention => "attention",
+            Self::Complete => "complete",
+            Self::Errored => "errored",
+            Self::Terminated => "terminated",
+        }
+    }
+
+    /// The status of a word.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.word() == word)
+    }
+
+    /// Derives the status from the stored one and from which side rows exist.
+    #[must_use]
+    pub const fn derive(stored: Status, leased: bool, ready: bool, parked: bool) -> Self {
+        match stored {
+            Status::Complete => Self::Complete,
+            Status::Errored => Self::Errored,
+            Status::Terminated => Self::Terminated,
+            Status::Open if leased => Self::Running,
+            Status::Open if parked => Self::Attention,
+            Status::Open if ready => Self::Queued,
+            Status::Open => Self::Waiting,
+        }
+    }
+}
+
+/// An open wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitView {
+    /// The call.
+    pub call: Call,
+    /// What for.
+    pub kind: WaitKind,
+    /// Since when.
+    pub since: Timestamp,
+    /// Until when, if time ends it.
+    pub due_at: Option<Timestamp>,
+}
+
+/// One instance.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InstanceView {
+    /// Internal id.
+    pub uid: InstanceUid,
+    /// Namespace.
+    pub namespace: Namespace,
+    /// Workflow.
+    pub workflow: WorkflowName,
+    /// Id.
+    pub id: InstanceId,
+    /// Run.
+    pub run: Run,
+    /// Generation.
+    pub generation: Generation,
+    /// Status.
+    pub status: StatusWord,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When it ended.
+    pub ended_at: Option<Timestamp>,
+    /// Last position of the journal.
+    pub position: Position,
+    /// Steps with an outcome.
+    pub steps: u64,
+    /// The epoch of the latest lease.
+    pub epoch: Epoch,
+    /// Who holds it, and the build of that worker.
+    pub holder: Option<(SessionId, BuildName, String)>,
+    /// Since when it has been ready.
+    pub ready_at: Option<Timestamp>,
+    /// Some live session serves its workflow (rule P35).
+    pub served: bool,
+    /// Open waits, earliest due first, at most 100; `waits` counts all.
+    pub waiting: Vec<WaitView>,
+    /// How many waits are open.
+    pub waits: u32,
+    /// The open question of a parked instance.
+    pub parked: Option<(Timestamp, Parked)>,
+    /// How it ended.
+    pub end: Option<End>,
+}
+
+/// Which instances to list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Only this namespace.
+    pub namespace: Namespace,
+    /// Only this workflow.
+    pub workflow: Option<WorkflowName>,
+    /// Only this status.
+    pub status: Option<StatusWord>,
+}
+
+/// Where a page ended: the internal id of its last row. Ids are ordered by creation, so new instances never shift a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cursor(pub InstanceUid);
+
+/// A page of instances; waits, holder and end of each are left out but for the first wait.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Page {
+    /// The instances.
+    pub rows: Vec<InstanceView>,
+    /// Where the next page begins, if there is one.
+    pub next: Option<Cursor>,
+}
+
+/// A rejected message.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RejectedView {
+    /// When.
+    pub at: Timestamp,
+    /// The code of the reason.
+    pub code: String,
+    /// The reason in words.
+    pub reason: String,
+    /// Its message id, if it had one.
+    pub message_id: Option<String>,
+    /// Its headers and properties as JSON text.
+    pub headers: String,
+    /// The beginning of its body, as text as far as it is.
+    pub body: String,
+    /// The body's full length.
+    pub body_bytes: u64,
+}

@@ -1,0 +1,1 @@
+//! The runtime that hosts user code: session, claim, replay, attempts, reports.

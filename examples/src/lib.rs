@@ -1,0 +1,4 @@
+//! Example workflows, and the services that they call.
+
+pub mod audit;
+pub mod payment;

@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Proves what is not there:
+#   - the engine and the protocol depend, at any depth, on no runtime, driver, clock or randomness;
+#   - each driver is named by the one crate that hides it, and by no other crate of the workspace;
+#   - the engine's source has no async code and reads no clock.
+# Prints every breach, and exits 1 if there is one.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+locked=()
+if [ -n "${CI:-}" ]; then locked=(--locked); fi
+tree() { cargo tree "${locked[@]}" --quiet --all-features --target all --prefix none --format '{p}' "$@"; }
+
+breaches=0
+breach() {
+  echo "absences: $*" >&2
+  breaches=$((breaches + 1))
+}
+
+# Tests may use what the crate itself may not, hence no dev-dependencies here.
+forbidden='tokio|async-std|lapin|tokio-postgres|rusqlite|rand|chrono|time|futures'
+for crate in everstep-engine everstep-protocol; do
+  packages=$(tree --package "$crate" --edges normal,build)
+  grep -q "^$crate " <<<"$packages" || breach "cargo tree shows nothing of $crate"
+  while read -r name; do
+    breach "$crate depends on $name: cargo tree -p $crate -i $name"
+  done < <(awk '{ print $1 }' <<<"$packages" | grep -xE "$forbidden" | sort -u)
+done
+
+members=$(tree --workspace --depth 0 | awk 'NF { print $1 }' | sort -u)
+
+# only CRATE DRIVER...: no other member names one of these, not even for its tests.
+only() {
+  local home=$1 member direct driver
+  shift
+  for member in $members; do
+    direct=$(tree --package "$member" --depth 1 --edges normal,build,dev | awk 'NR > 1 { print $1 }')
+    for driver in "$@"; do
+      if grep -qx "$driver" <<<"$direct"; then
+        [ "$member" = "$home" ] || breach "$member names $driver, which belongs to $home alone"
+      elif [ "$member" = "$home" ]; then
+        breach "$home does not name $driver: this check no longer guards anything"
+      fi
+    done
+  done
+}
+only everstep-broker lapin
+only everstep-store tokio-postgres deadpool-postgres rusqlite
+
+# Comments may speak of what code may not do.
+while IFS= read -r line; do
+  breach "the engine is pure: $line"
+done < <(grep -rnE --include='*.rs' 'async |SystemTime|Instant::now' crates/engine/src | grep -vE '^[^:]+:[0-9]+:[[:space:]]*//')
+
+if [ "$breaches" -gt 0 ]; then exit 1; fi
+echo "absences: nothing is there that must not be"
