@@ -1,4 +1,9 @@
 //! Example workflows, and the services that they call.
 
 pub mod audit;
+pub mod fleet;
+pub mod fulfil;
+pub mod orders;
 pub mod payment;
+
+pub use fulfil::registry;

@@ -1,9 +1,9 @@
 //! RabbitMQ behind the port: the only module that names lapin.
 //!
 //! Two connections, one to publish and one to consume, so that a broker that blocks publishers does not stop
-//! consumers. Each is owned by one supervisor ([`supervise`]) which dials, waits for the first sign of trouble
+//! consumers. Each is owned by one supervisor (`supervise`) which dials, waits for the first sign of trouble
 //! (error, silence, a dead channel, a missed confirm, blocked for long) and starts again from nothing; lapin's own
-//! recovery is off. Consumers ([`consume`]) and the topology are put back on each new connection.
+//! recovery is off. Consumers (`consume`) and the topology are put back on each new connection.
 //!
 //! A publish that missed its deadline may still go out: lapin cannot take frames back. Hence "unknown".
 //!

@@ -10,6 +10,7 @@ use crate::message::{Message, Properties};
 
 /// What a consumer hands out.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly all are deliveries, a box each would cost more")]
 pub enum Incoming {
     /// The consumer is on; comes first, and again after each reconnect.
     Connected {

@@ -32,10 +32,12 @@ pub enum ErrorKind {
 }
 
 impl Error {
+    #[expect(clippy::needless_pass_by_value, reason = "takes texts and errors alike")]
     pub(crate) fn unavailable(reason: impl ToString) -> Self {
         Self::Unavailable { reason: reason.to_string() }
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "takes texts and errors alike")]
     pub(crate) fn refused(reason: impl ToString) -> Self {
         Self::Refused { reason: reason.to_string() }
     }

@@ -9,6 +9,7 @@
 //! [`Broker::close`] is what a crash looks like to the others. [`MemoryBroker::cut`] and [`MemoryBroker::restore`]
 //! play an outage of one connection.
 
+mod queue;
 mod routing;
 mod state;
 

@@ -59,13 +59,7 @@ pub struct QueueDeclaration {
 impl QueueDeclaration {
     /// A queue without bindings.
     pub fn new(name: impl Into<String>, kind: QueueKind) -> Self {
-        Self {
-            name: name.into(),
-            kind,
-            single_active_consumer: false,
-            bind: Vec::new(),
-            dead_letter: None,
-        }
+        Self { name: name.into(), kind, single_active_consumer: false, bind: Vec::new(), dead_letter: None }
     }
 
     /// With one active consumer at a time.

@@ -1,1 +1,36 @@
-//! The coordinator: one loop over inputs, the services around it, the HTTP API.
+//! The coordinator: a stateless process, any number of replicas, that owns nothing but the next transaction.
+//!
+//! One visible loop ([`Coordinator::run`]) gathers inputs while a commit is under way, and turns each batch into one
+//! transaction: lock and load the heads, decide in the engine, write, commit, send, settle ([`turn`]). Around it stand
+//! small services of one shape: a settings value, a `run` that ends with the stop signal, one thing that each does.
+//!
+//! | service | what it does | how often | who |
+//! | --- | --- | --- | --- |
+//! | intake | decodes and checks what the queues bring | as it comes | every coordinator |
+//! | sessions | opens, hears and ends sessions | as it comes | the active consumer |
+//! | watch | ends silent and unroutable sessions, hands their leases on | 1 s | duty `watch` |
+//! | timers | finds due waits | when the next is due, 1 s at most | duty `timers`; its own near ones every coordinator |
+//! | dispatch | offers what waits in the store | 0.5 s | duty `dispatch` |
+//! | outbox | publishes lifecycle messages, and again what was not confirmed | as it comes, 5 s | every coordinator, duty `outbox` |
+//! | rejections | records what can never be accepted | as it comes | every coordinator |
+//! | clean | deletes what is past its time | 60 s | duty `clean` |
+//!
+//! What it does not do: no rule about instances stands here, they are the engine's; no SQL, no AMQP.
+
+mod arrival;
+mod coordinator;
+mod error;
+mod handle;
+pub mod http;
+mod metrics;
+mod queue;
+mod sender;
+mod service;
+mod settings;
+mod shared;
+mod turn;
+
+pub use coordinator::Coordinator;
+pub use error::{Error, ErrorKind};
+pub use handle::{Handle, Health, StartRequest};
+pub use settings::Settings;

@@ -61,8 +61,10 @@ impl Default for Rules {
 /// What became of one input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It was decided; for a start, with the instance that it is about.
+    /// It was decided.
     Decided(Answer),
+    /// A start was decided, with the id of the instance that it is about.
+    Started(Decided),
     /// Its head is locked elsewhere: it goes to the next batch (rule W19).
     Held,
 }
@@ -93,7 +95,7 @@ impl Batch {
     /// Decides one input. A panic in a decision parks its instance; the process and the batch live on (rule W20).
     pub fn apply(&mut self, input: &Input, room: &mut Room) -> Verdict {
         match input {
-            Input::Start(start) => Verdict::Decided(self.start(start, room)),
+            Input::Start(start) => Verdict::Started(self.start(start, room)),
             Input::On { instance, what } => {
                 if self.loaded.elsewhere.contains(instance) {
                     return Verdict::Held;
@@ -108,19 +110,23 @@ impl Batch {
 
     /// The rows to write, what to send after the commit, and the sessions whose credits were taken.
     #[must_use]
-    pub fn finish(self, room: &Room) -> (Writes, Vec<Effect>, Vec<SessionId>) {
+    pub fn finish(self, room: &mut Room) -> (Writes, Vec<Effect>, Vec<SessionId>) {
         let mut writes = self.fold.finish();
+        let mut offered = HashSet::new();
         for row in &mut writes.ready {
             row.offered = match &row.pool {
-                None => room.offers(&row.namespace, &row.workflow),
-                Some(pool) => room.offers_steps(&row.namespace, pool),
+                None => room.offer(&row.namespace, &row.workflow),
+                Some(pool) => room.offer_step(&row.namespace, pool),
             };
+            if row.offered {
+                offered.insert((row.uid, row.subject));
+            }
         }
         let mut effects = self.effects;
         effects.retain(|effect| match effect {
-            Effect::Offer { namespace, workflow, .. } => room.offers(namespace, workflow),
-            Effect::OfferStep { namespace, pool, .. } => room.offers_steps(namespace, pool),
-            _ => true,
+            Effect::Offer { instance, .. } => offered.contains(&(*instance, Subject::INSTANCE)),
+            Effect::OfferStep { instance, call, .. } => offered.contains(&(*instance, Subject::step(*call))),
+            Effect::Item(..) | Effect::Grant { .. } | Effect::StepGrant(..) | Effect::Push { .. } => true,
         });
         (writes, effects, self.taken)
     }
@@ -140,19 +146,19 @@ impl Batch {
         self.record(head, decision)
     }
 
-    fn start(&mut self, start: &Start, room: &mut Room) -> Answer {
+    fn start(&mut self, start: &Start, room: &mut Room) -> Decided {
         let earlier = start.message.as_ref().and_then(|key| self.loaded.messages.get(key));
         let existing = self.loaded.names.get(&start.name);
         match admit(start, earlier, existing, self.loaded.now) {
             Admission::Known(decided) => {
                 self.remember(start, &decided);
-                decided.answer
+                decided
             }
             Admission::Created(head, entry) => {
                 self.create(start, *head, *entry, room);
                 let decided = Decided { id: start.name.id.clone(), answer: Answer::Created };
                 self.remember(start, &decided);
-                Answer::Created
+                decided
             }
         }
     }
@@ -227,6 +233,7 @@ impl Batch {
             | What::LeaseEnded { .. }
             | What::StepLeaseEnded { .. }
             | What::Terminate { .. }
+            | What::Unwritable { .. }
             | What::Retry { .. } => None,
         };
         self.effects.extend(item.map(|(session, item)| Effect::Item(session, item)));
@@ -247,6 +254,7 @@ const fn may_place(what: &What) -> bool {
         | What::Report { .. }
         | What::GiveBack { .. }
         | What::StepClaim { .. }
+        | What::Unwritable { .. }
         | What::Terminate { .. } => false,
     }
 }

@@ -9,6 +9,7 @@
 //! | lease ended | **append loss**, ready (or parked) | nothing | nothing | nothing | nothing | nothing |
 //! | step report, lease ended | append, push | append, push | append | **append, ready** | append | fence |
 //! | terminate | **end** | **end** | **end** | **end** | **end** | refused |
+//! | unwritable | **park** | **park** | **park** | **park** | nothing | nothing |
 //! | retry | refused | refused | refused | refused | **ready** | refused |
 
 mod control;
@@ -68,6 +69,7 @@ pub fn decide(head: &Head, what: &What, context: Context<'_>) -> Decision {
             step::ended(&mut draft, &from, *epoch, *counts)
         }
         What::Terminate { operation, reason } => control::terminate(&mut draft, operation, reason.as_ref()),
+        What::Unwritable { message } => control::unwritable(&mut draft, message),
         What::Retry { operation } => control::retry(&mut draft, operation),
     };
     draft.finish(answer)

@@ -103,6 +103,11 @@ pub enum What {
         /// Who and why.
         reason: Option<String>,
     },
+    /// The store would not take what a decision about the instance wrote: it is parked (rule W20).
+    Unwritable {
+        /// What the store said.
+        message: String,
+    },
     /// Somebody tells a parked instance to go on.
     Retry {
         /// The operation's id.
@@ -136,7 +141,7 @@ impl What {
     fn needs(&self, instance: InstanceUid, needs: &mut Needs) {
         match self {
             Self::Report { .. } | Self::GiveBack { .. } | Self::LeaseEnded { .. } => {}
-            Self::Claim { .. } => needs.runnable.push(instance),
+            Self::Claim { .. } | Self::Unwritable { .. } => needs.runnable.push(instance),
             Self::Due { call } => {
                 needs.runnable.push(instance);
                 needs.waits.push((instance, *call));

@@ -22,6 +22,9 @@ pub struct Room {
     pools: HashMap<(Namespace, Pool), HashSet<SessionId>>,
     backlog: HashSet<(Namespace, WorkflowName)>,
     step_backlog: HashSet<(Namespace, Pool)>,
+    window: u32,
+    offered: HashMap<(Namespace, WorkflowName), u32>,
+    offered_steps: HashMap<(Namespace, Pool), u32>,
     turn: usize,
 }
 
@@ -43,6 +46,12 @@ impl Room {
         }
     }
 
+    /// A session serves these workflows, but gets work through their queues only.
+    pub fn serve_queues_only(&mut self, session: SessionId, namespace: &Namespace, workflows: &[WorkflowName]) {
+        self.serve(session, namespace, workflows);
+        self.sessions.remove(&session);
+    }
+
     /// A session runs the remote steps of these pools.
     pub fn serve_pools(&mut self, session: SessionId, namespace: &Namespace, pools: &[Pool]) {
         for pool in pools {
@@ -50,24 +59,37 @@ impl Room {
         }
     }
 
-    /// These queues hold back work in the store: new work goes behind it, not past it.
-    pub fn set_backlog(&mut self, runs: HashSet<(Namespace, WorkflowName)>, steps: HashSet<(Namespace, Pool)>) {
+    /// What the store said of the queues: those that hold back work get nothing past it, the others may be offered `window`
+    /// more tasks until it is asked again.
+    pub fn set_backlog(&mut self, window: u32, runs: HashSet<(Namespace, WorkflowName)>, steps: HashSet<(Namespace, Pool)>) {
+        self.window = window;
+        self.offered.clear();
+        self.offered_steps.clear();
         self.backlog = runs;
         self.step_backlog = steps;
     }
 
-    /// Whether a run task may be sent at once: a live session serves the queue and nothing waits before it (rule W15).
-    #[must_use]
-    pub fn offers(&self, namespace: &Namespace, workflow: &WorkflowName) -> bool {
+    /// Whether a run task may be sent at once: a live session serves the queue, nothing waits before it, and the window has
+    /// room (rule W15). Counts it.
+    pub fn offer(&mut self, namespace: &Namespace, workflow: &WorkflowName) -> bool {
         let queue = (namespace.clone(), workflow.clone());
-        self.serving.contains_key(&queue) && !self.backlog.contains(&queue)
+        if !self.serving.contains_key(&queue) || self.backlog.contains(&queue) {
+            return false;
+        }
+        let count = self.offered.entry(queue).or_default();
+        *count += 1;
+        *count <= self.window
     }
 
     /// The same for a step task.
-    #[must_use]
-    pub fn offers_steps(&self, namespace: &Namespace, pool: &Pool) -> bool {
+    pub fn offer_step(&mut self, namespace: &Namespace, pool: &Pool) -> bool {
         let queue = (namespace.clone(), pool.clone());
-        self.pools.contains_key(&queue) && !self.step_backlog.contains(&queue)
+        if !self.pools.contains_key(&queue) || self.step_backlog.contains(&queue) {
+            return false;
+        }
+        let count = self.offered_steps.entry(queue).or_default();
+        *count += 1;
+        *count <= self.window
     }
 
     /// The queues that live sessions serve.

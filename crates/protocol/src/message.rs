@@ -78,6 +78,8 @@ pub enum WorkerItem {
         instance: InstanceUid,
         /// The lease's epoch.
         epoch: Epoch,
+        /// The run, as the grant named it.
+        run: Run,
         /// The last position that the worker has.
         after: Position,
     },
@@ -332,12 +334,12 @@ pub struct Opened {
 pub struct Heard {
     /// The heartbeat's number.
     pub number: u64,
-    /// Held by the worker's account, but not its own: drop them.
+    /// Leases up to these epochs, held by the worker's account, are not its own: drop them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub not_yours: Vec<InstanceUid>,
-    /// Remote steps that are not its own: drop them.
+    pub not_yours: Vec<(InstanceUid, Epoch)>,
+    /// Leases of remote steps up to these epochs are not its own: drop them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub steps_not_yours: Vec<(InstanceUid, CallHash)>,
+    pub steps_not_yours: Vec<HeldStep>,
 }
 
 /// A lease.

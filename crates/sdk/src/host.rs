@@ -3,6 +3,34 @@
 //! A [`Host`] polls one body and feeds it outcomes. It knows nothing of journals, leases or retries: it reports which
 //! calls began and which were dropped, and hands on what it is told. It never blocks and spawns nothing.
 //!
+//! ```
+//! use everstep_protocol::{Generation, InstanceUid, Position, Run, Timestamp};
+//! use everstep_sdk::host::{BodyState, Host, InstanceInfo, Payload, begin};
+//! use everstep_sdk::{Error, Workflow};
+//!
+//! let host = Host::new(
+//!     InstanceInfo {
+//!         namespace: "default".parse().unwrap(),
+//!         workflow: "nap".parse().unwrap(),
+//!         id: "nap-1".parse().unwrap(),
+//!         uid: InstanceUid::generate(),
+//!         run: Run(1),
+//!         generation: Generation(1),
+//!     },
+//!     [7; 32],
+//! );
+//! let mut body = begin("nap", host.workflow(), &Payload::null(), |cx: Workflow, (): ()| async move {
+//!     cx.sleep("nap", "1 hour").await?;
+//!     Ok::<_, Error>("rested")
+//! });
+//! let polled = host.poll(&mut body, Position(1), Timestamp(0));
+//! assert_eq!(polled.made[0].call.to_string(), "sleep \"nap\" #1");
+//!
+//! assert!(host.resolve(polled.made[0].number, Ok(Payload::null())));
+//! let polled = host.poll(&mut body, Position(2), Timestamp(3_600_000_000));
+//! assert!(matches!(polled.state, BodyState::Done(Ok(_))));
+//! ```
+//!
 //! Invariants: the context answers only inside [`Host::poll`] (rule W30); a drop is reported only from inside a poll
 //! (rule W29); calls of one poll are reported in the order of their numbers (rule W32).
 
@@ -192,7 +220,8 @@ impl Host {
         self.shared.waker.foreign()
     }
 
-    /// Has this called at the first foreign wake, from whatever thread wakes; at once if there was one already.
+    /// Has this called at the first foreign wake, from whatever thread wakes; at once if there was one already. It
+    /// may be called twice.
     pub fn on_foreign_wake(&self, listener: Box<dyn Fn() + Send + Sync>) {
         self.shared.waker.listen(listener);
     }

@@ -153,8 +153,7 @@ fn arguments(declaration: &QueueDeclaration) -> FieldTable {
     }
     if let Some(queue) = &declaration.dead_letter {
         arguments.insert("x-dead-letter-exchange".into(), AMQPValue::LongString("".into()));
-        arguments
-            .insert("x-dead-letter-routing-key".into(), AMQPValue::LongString(queue.as_str().into()));
+        arguments.insert("x-dead-letter-routing-key".into(), AMQPValue::LongString(queue.as_str().into()));
     }
     arguments
 }
@@ -170,8 +169,6 @@ async fn exists(channel: &Channel, declaration: &Declaration) -> Result<Result<(
             let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
             Ok(channel.queue_declare(short(name)?, options, arguments).await.map(|_| ()))
         }
-        Declaration::DeleteQueue { name } => {
-            Err(Error::refused(format!("no right to delete queue {name}")))
-        }
+        Declaration::DeleteQueue { name } => Err(Error::refused(format!("no right to delete queue {name}"))),
     }
 }

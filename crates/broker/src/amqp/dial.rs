@@ -100,11 +100,31 @@ mod tests {
         let mut last = Duration::ZERO;
         for due_ms in [200, 400, 800, 1600, 3200, 5000, 5000] {
             let pause = backoff.pause();
-            assert!((due_ms..=due_ms * 5 / 4).contains(&(pause.as_millis() as u64)), "{pause:?} for {due_ms}");
+            assert!(
+                (due_ms..=due_ms * 5 / 4).contains(&(pause.as_millis() as u64)),
+                "{pause:?} for {due_ms}"
+            );
             last = pause;
         }
         assert!(last >= Duration::from_secs(5));
         backoff.reset();
         assert!(backoff.pause() <= Duration::from_millis(250));
+    }
+
+    /// A broker that accepts and says nothing must cost a thread once, not at every attempt.
+    #[tokio::test]
+    async fn a_mute_peer_is_probed_before_the_next_handshake() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("bound");
+        let mut settings = AmqpSettings::new(format!("amqp://a:b@{address}/%2f"), "test");
+        settings.dial_deadline = Duration::from_millis(100);
+        let mut dialler = Dialler::default();
+        let mut sockets = Vec::new();
+        for expected in ["within the dial deadline", "does not answer", "does not answer"] {
+            let (outcome, accepted) = tokio::join!(dialler.dial(&settings, "test"), listener.accept());
+            sockets.push(accepted.expect("somebody dials"));
+            let error = outcome.expect_err("nobody answers").to_string();
+            assert!(error.contains(expected), "{error}");
+        }
     }
 }

@@ -98,13 +98,13 @@ impl PublishLink {
             let written = match poll!(publishing.as_mut()) {
                 std::task::Poll::Ready(written) => written,
                 std::task::Poll::Pending if index < last => continue,
-                std::task::Poll::Pending => match timeout(deadline, publishing).await {
-                    Ok(written) => written,
-                    Err(_) => {
+                std::task::Poll::Pending => {
+                    let Ok(written) = timeout(deadline, publishing).await else {
                         self.broken.notify_one();
                         return Err(Error::unavailable("not written within the send deadline"));
-                    }
-                },
+                    };
+                    written
+                }
             };
             if let Err(error) = written {
                 self.broken.notify_one();

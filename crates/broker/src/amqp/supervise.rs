@@ -54,11 +54,7 @@ pub(super) trait Link: Send + Sync + 'static {
 }
 
 /// Keeps one connection up until told to stop.
-pub(super) async fn supervise<R: Role>(
-    role: R,
-    context: Context,
-    live: watch::Sender<Option<Arc<R::Link>>>,
-) {
+pub(super) async fn supervise<R: Role>(role: R, context: Context, live: watch::Sender<Option<Arc<R::Link>>>) {
     let mut backoff = Backoff::new(&context.settings);
     let mut dialler = Dialler::default();
     let mut stopping = context.stopping.clone();
@@ -79,18 +75,25 @@ pub(super) async fn supervise<R: Role>(
                     health.last_error = None;
                 });
                 let reason = watch_over::<R>(&connection, events, &link, &context).await;
+                if reason.is_none() {
+                    // Before the channels go: lapin fails a connection whose channels are just closing.
+                    say_goodbye(&connection).await;
+                }
                 live.send_replace(None);
                 context.health.send_modify(|health| R::show(health, false));
                 drop(link);
-                close(connection, reason.is_none()).await;
+                let Some(reason) = reason else {
+                    wait_for_end(connection).await;
+                    return;
+                };
+                say_goodbye(&connection).await;
                 if since.elapsed() >= LONG_LIVED {
                     backoff.reset();
                 }
                 reason
             }
-            Err(error) => Some(error.to_string()),
+            Err(error) => error.to_string(),
         };
-        let Some(reason) = reason else { return };
         tracing::warn!(role = R::NAME, reason, "no connection to the broker");
         context.health.send_modify(|health| health.last_error = Some(reason.into()));
         tokio::select! {
@@ -162,11 +165,13 @@ async fn watch_over<R: Role>(
     }
 }
 
-/// Says goodbye where that is possible; at the very end also waits for lapin's thread, which must not outlive the
-/// runtime.
-async fn close(connection: Arc<Connection>, last: bool) {
+async fn say_goodbye(connection: &Connection) {
     let _ = timeout(GOODBYE, connection.close(200, "goodbye".into())).await;
-    let Some(connection) = Arc::into_inner(connection).filter(|_| last) else { return };
+}
+
+/// Waits for lapin's thread, which must not outlive the runtime.
+async fn wait_for_end(connection: Arc<Connection>) {
+    let Some(connection) = Arc::into_inner(connection) else { return };
     let (ended, end) = oneshot::channel();
     // Not a blocking task: the runtime would wait for it for ever.
     std::thread::spawn(move || {

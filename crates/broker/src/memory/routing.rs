@@ -61,9 +61,8 @@ fn matches(pattern: &str, key: &str) -> bool {
 fn words_match(pattern: &[&str], key: &[&str]) -> bool {
     match (pattern.split_first(), key.split_first()) {
         (None, None) => true,
-        (None, Some(_)) => false,
         (Some((&"#", rest)), _) => (0..=key.len()).any(|skipped| words_match(rest, &key[skipped..])),
-        (Some(_), None) => false,
+        (None, Some(_)) | (Some(_), None) => false,
         (Some((word, pattern)), Some((key_word, key))) => {
             (*word == "*" || word == key_word) && words_match(pattern, key)
         }

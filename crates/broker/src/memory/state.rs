@@ -3,12 +3,12 @@
 //! Invariant: after each public method no queue holds a ready message while one of its consumers that may receive
 //! has room. Nothing that runs under the lock may drop a live [`Settle`], which would take the lock again.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::queue::{Queue, Stored};
 use super::routing::Exchanges;
 use crate::consumer::{Delivery, Incoming, Settle, SettleLane, Verdict};
 use crate::topology::{Consume, Declaration, QueueDeclaration, QueueKind, Source};
@@ -31,21 +31,6 @@ struct Connection {
     generation: u64,
 }
 
-struct Queue {
-    declaration: QueueDeclaration,
-    ready: VecDeque<Stored>,
-    /// In order of arrival; rotated to spread messages, unless only the first is active.
-    consumers: VecDeque<ConsumerId>,
-    last_position: u64,
-}
-
-struct Stored {
-    /// Place in the queue, kept by a requeue.
-    position: u64,
-    message: Message,
-    expires_at: Option<Instant>,
-}
-
 struct Consumer {
     connection: ConnectionId,
     consume: Consume,
@@ -61,38 +46,6 @@ struct Consumer {
 impl Consumer {
     fn has_room(&self) -> bool {
         self.unsettled.len() < usize::from(self.consume.prefetch)
-    }
-}
-
-impl Queue {
-    fn new(declaration: QueueDeclaration) -> Self {
-        Self { declaration, ready: VecDeque::new(), consumers: VecDeque::new(), last_position: 0 }
-    }
-
-    fn push(&mut self, message: Message, expiration_ms: Option<u32>) {
-        self.last_position += 1;
-        let expires_at = expiration_ms.map(|ms| Instant::now() + Duration::from_millis(ms.into()));
-        self.ready.push_back(Stored { position: self.last_position, message, expires_at });
-    }
-
-    fn put_back(&mut self, mut stored: Stored) {
-        stored.message.redelivered = true;
-        let place = self.ready.partition_point(|other| other.position < stored.position);
-        self.ready.insert(place, stored);
-    }
-
-    fn pop(&mut self) -> Option<Stored> {
-        self.drop_expired();
-        self.ready.pop_front()
-    }
-
-    fn drop_expired(&mut self) {
-        while let Some(expires_at) = self.ready.front().and_then(|stored| stored.expires_at) {
-            if Instant::now() < expires_at {
-                return;
-            }
-            self.ready.pop_front();
-        }
     }
 }
 
@@ -136,7 +89,7 @@ impl State {
         }
         let name = declaration.name.clone();
         match self.queues.get(&name) {
-            Some(queue) if !same_arguments(&queue.declaration, &declaration) => {
+            Some(queue) if !queue.same_arguments(&declaration) => {
                 return Err(Error::refused(format!("queue {name} exists with other arguments")));
             }
             Some(_) => {}
@@ -150,7 +103,9 @@ impl State {
         if self.consumers.values().any(|consumer| waiting(&consumer)) {
             let ids: Vec<_> =
                 self.consumers.iter().filter(|(_, consumer)| waiting(consumer)).map(|(id, _)| *id).collect();
-            ids.into_iter().for_each(|id| self.attach(id));
+            for id in ids {
+                self.attach(id);
+            }
         }
         Ok(())
     }
@@ -315,7 +270,7 @@ impl State {
                 queue.consumers.rotate_left(place + 1);
             }
             if let Some(consumer) = self.consumers.get_mut(&id)
-                && let Err(stored) = deliver(consumer, stored)
+                && let Some(stored) = deliver(consumer, stored)
             {
                 // Its owner is dropping it: the cancel that follows is anticipated.
                 consumer.cancelled = true;
@@ -371,7 +326,9 @@ impl State {
             Some(connection) if !connection.up => *connection = Connection { up: true, generation },
             Some(_) | None => return None,
         }
-        self.consumers_of(connection).into_iter().for_each(|id| self.attach(id));
+        for id in self.consumers_of(connection) {
+            self.attach(id);
+        }
         Some(generation)
     }
 
@@ -384,33 +341,23 @@ impl State {
     }
 }
 
-fn same_arguments(left: &QueueDeclaration, right: &QueueDeclaration) -> bool {
-    left.kind == right.kind
-        && left.single_active_consumer == right.single_active_consumer
-        && left.dead_letter == right.dead_letter
-}
-
 fn announce(consumer: &Consumer, incoming: Incoming) {
     // A failure means that its owner is dropping it; the cancel follows.
     let _ = consumer.outgoing.send(incoming);
 }
 
-/// Gives the message back if the consumer is gone.
-fn deliver(consumer: &mut Consumer, stored: Stored) -> Result<(), Stored> {
+/// Returns the message if the consumer is gone.
+fn deliver(consumer: &mut Consumer, stored: Stored) -> Option<Stored> {
     consumer.last_tag += 1;
     let tag = consumer.last_tag;
     let settle = Settle::new(tag, consumer.lane.clone());
     let delivery = Delivery::new(stored.message.clone(), settle);
-    match consumer.outgoing.send(Incoming::Delivery(delivery)) {
-        Ok(()) => {
-            consumer.unsettled.insert(tag, stored);
-            Ok(())
-        }
-        Err(returned) => {
-            if let Incoming::Delivery(delivery) = returned.0 {
-                delivery.split().1.defuse();
-            }
-            Err(stored)
-        }
+    let Err(returned) = consumer.outgoing.send(Incoming::Delivery(delivery)) else {
+        consumer.unsettled.insert(tag, stored);
+        return None;
+    };
+    if let Incoming::Delivery(delivery) = returned.0 {
+        delivery.split().1.defuse();
     }
+    Some(stored)
 }

@@ -16,6 +16,13 @@ use tokio::time::timeout;
 /// Only a failure waits this long.
 const DEADLINE: Duration = Duration::from_secs(15);
 
+/// The RabbitMQ to test against.
+pub(crate) fn url() -> String {
+    std::env::var("EVERSTEP_TEST_AMQP_URL").expect(
+        "EVERSTEP_TEST_AMQP_URL names no RabbitMQ: run `make services-up`, then eval \"$(scripts/services.sh env)\"",
+    )
+}
+
 /// One broker under test, and a prefix for the names on it.
 pub(crate) struct Rig {
     kind: Kind,
@@ -40,15 +47,16 @@ impl Rig {
         Self::new(Kind::Memory(MemoryBroker::new()))
     }
 
-    pub(crate) async fn amqp() -> Self {
-        let url = std::env::var("EVERSTEP_TEST_AMQP_URL").expect(
-            "EVERSTEP_TEST_AMQP_URL names no RabbitMQ: run `make services-up`, then eval \"$(scripts/services.sh env)\"",
-        );
-        Self::new(Kind::Amqp { url })
+    pub(crate) fn amqp() -> Self {
+        Self::new(Kind::Amqp { url: url() })
     }
 
     fn new(kind: Kind) -> Self {
-        Self { kind, prefix: format!("test.{}", uuid::Uuid::now_v7().simple()), queues: std::sync::Mutex::default() }
+        Self {
+            kind,
+            prefix: format!("test.{}", uuid::Uuid::now_v7().simple()),
+            queues: std::sync::Mutex::default(),
+        }
     }
 
     pub(crate) fn is_amqp(&self) -> bool {

@@ -1,7 +1,7 @@
 //! What people do to an instance: terminate, retry; and the end of an instance, however it came.
 
 use everstep_protocol::{
-    journal::{End, Fact},
+    journal::{End, Fact, ParkCode, Parked},
     message::{CoordinatorItem, FenceReason},
 };
 
@@ -10,6 +10,7 @@ use crate::{
     effect::{Answer, Change, Effect},
     head::Status,
     lifecycle::Lifecycle,
+    rows::Subject,
 };
 
 /// Ends the instance from any open status (rule P30). The same operation gets its first answer (rule W4).
@@ -55,6 +56,21 @@ pub(super) fn retry(draft: &mut Draft<'_>, operation: &str) -> Answer {
     };
     draft.changes.push(Change::Operation(operation.to_owned(), answer.clone()));
     answer
+}
+
+/// What a decision wrote was refused by the store: the instance is parked with what it said (rule W20).
+pub(super) fn unwritable(draft: &mut Draft<'_>, message: &str) -> Answer {
+    if draft.head.status.is_ended() || draft.is_parked() {
+        return Answer::Nothing;
+    }
+    if let Some(lease) = draft.lease() {
+        let why = FenceReason::Parked;
+        let item = CoordinatorItem::Fence { instance: draft.uid(), epoch: lease.epoch, why };
+        draft.effects.push(Effect::Item(lease.session, item));
+    }
+    draft.changes.push(Change::LeaseEnd(Subject::INSTANCE));
+    draft.changes.push(Change::ReadyEnd(Subject::INSTANCE));
+    draft.park(Parked { code: ParkCode::Broken, message: format!("the store refused a decision: {message}") })
 }
 
 fn first_answer(draft: &Draft<'_>, operation: &str) -> Option<Answer> {

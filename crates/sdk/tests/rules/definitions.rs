@@ -52,10 +52,7 @@ fn an_input_that_does_not_fit_is_invalid_and_permanent() {
 
 #[test]
 fn a_plain_function_may_call_before_its_first_await() {
-    let registry = Registry::new().workflow_fn("eager", |cx: Workflow, n: u64| {
-        let call = cx.step("early", n, echo);
-        async move { call.await }
-    });
+    let registry = Registry::new().workflow_fn("eager", |cx: Workflow, n: u64| cx.step("early", n, echo));
     registry.validate().unwrap();
     let definition = registry.definition(&"eager".parse().unwrap()).unwrap();
     let host = Host::new(info(), SEED);

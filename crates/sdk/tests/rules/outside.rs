@@ -17,11 +17,9 @@ fn w30_the_context_answers_nobody_before_the_first_poll() {
     refused(error.as_ref(), "sleep \"nap\"");
     let error = futures::executor::block_on(cx.remote::<u64>("a", 1u64).on("pool")).unwrap_err();
     refused(error.as_ref(), "step \"a\"");
-    for draw in [
-        |cx: &Workflow| drop(cx.now()),
-        |cx: &Workflow| drop(cx.uuid()),
-        |cx: &Workflow| drop(cx.random_bytes(1)),
-    ] {
+    for draw in
+        [|cx: &Workflow| _ = cx.now(), |cx: &Workflow| _ = cx.uuid(), |cx: &Workflow| _ = cx.random_bytes(1)]
+    {
         assert!(catch_unwind(AssertUnwindSafe(|| draw(&cx))).is_err());
     }
     assert_eq!((cx.name(), cx.instance_id(), cx.namespace(), cx.run()), ("fulfil", "order-1", "default", 1));

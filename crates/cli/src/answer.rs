@@ -1,0 +1,169 @@
+//! The server's answers as far as tables show them. Unknown fields are ignored, so that an older command reads a newer
+//! server.
+
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::value::RawValue;
+
+use crate::failure::Failure;
+
+/// Reads an answer.
+pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, Failure> {
+    serde_json::from_str(text)
+        .map_err(|error| Failure::Other(anyhow::anyhow!("the server's answer is not understood: {error}")))
+}
+
+/// An instance.
+#[derive(Debug, Deserialize)]
+#[allow(missing_docs, reason = "the fields are those of the HTTP API")]
+pub struct Instance {
+    pub namespace: String,
+    pub workflow: String,
+    pub id: String,
+    /// None when the server could not read it back at once.
+    #[serde(default)]
+    pub status: Option<String>,
+    #[serde(default)]
+    pub run: u64,
+    #[serde(default)]
+    pub reason: Option<Reason>,
+    #[serde(default)]
+    pub holder: Option<Holder>,
+    #[serde(default)]
+    pub attention: Option<Attention>,
+    #[serde(default)]
+    pub created_at: String,
+    #[serde(default)]
+    pub ended_at: Option<String>,
+    #[serde(default)]
+    pub steps: u64,
+    #[serde(default)]
+    pub waits: Vec<Reason>,
+    #[serde(default)]
+    pub waits_open: u64,
+    #[serde(default)]
+    pub output: Option<Box<RawValue>>,
+    #[serde(default)]
+    pub error: Option<Error>,
+    #[serde(default)]
+    pub termination: Option<Termination>,
+}
+
+/// Why an instance is in its status, or one of its waits.
+#[derive(Debug, Deserialize)]
+#[allow(missing_docs, reason = "the fields are those of the HTTP API")]
+pub struct Reason {
+    pub kind: String,
+    #[serde(default)]
+    pub message: Option<String>,
+    #[serde(default)]
+    pub call: Option<Call>,
+    #[serde(default)]
+    pub since: Option<String>,
+    #[serde(default)]
+    pub until: Option<String>,
+}
+
+/// A call by its identity.
+#[derive(Debug, Deserialize)]
+#[allow(missing_docs, reason = "the fields are those of the HTTP API")]
+pub struct Call {
+    pub kind: String,
+    pub name: String,
+    pub count: u64,
+}
+
+/// Who holds an instance.
+#[derive(Debug, Deserialize)]
+#[allow(missing_docs, reason = "the fields are those of the HTTP API")]
+pub struct Holder {
+    pub session: String,
+    pub build: String,
+    pub host: String,
+}
+
+/// An open question to a person.
+#[derive(Debug, Deserialize)]
+#[allow(missing_docs, reason = "the fields are those of the HTTP API")]
+pub struct Attention {
+    pub code: String,
+    pub message: String,
+    pub since: String,
+}
+
+/// A failure.
+#[derive(Debug, Deserialize)]
+#[allow(missing_docs, reason = "the fields are those of the HTTP API")]
+pub struct Error {
+    pub kind: String,
+    pub name: String,
+    pub message: String,
+}
+
+/// How somebody ended an instance.
+#[derive(Debug, Deserialize)]
+#[allow(missing_docs, reason = "the fields are those of the HTTP API")]
+pub struct Termination {
+    pub reason: Option<String>,
+}
+
+/// A page of instances.
+#[derive(Debug, Deserialize)]
+#[allow(missing_docs, reason = "the fields are those of the HTTP API")]
+pub struct Page {
+    pub instances: Vec<Instance>,
+    pub next: Option<String>,
+}
+
+/// A page of a journal; entries as they were sent.
+#[derive(Debug, Deserialize)]
+#[allow(missing_docs, reason = "the fields are those of the HTTP API")]
+pub struct Journal {
+    pub entries: Vec<Box<RawValue>>,
+    pub next: Option<u64>,
+}
+
+/// One entry.
+#[derive(Debug, Deserialize)]
+#[allow(missing_docs, reason = "the fields are those of the HTTP API")]
+pub struct Entry {
+    pub position: u64,
+    pub at: String,
+    pub kind: String,
+    #[serde(default)]
+    pub call: Option<Call>,
+    #[serde(default)]
+    pub attempt: Option<u64>,
+    #[serde(default)]
+    pub outcome: Option<String>,
+    #[serde(default)]
+    pub wait: Option<String>,
+    #[serde(default)]
+    pub until: Option<String>,
+    #[serde(default)]
+    pub error: Option<Error>,
+    #[serde(default)]
+    pub retry_at: Option<String>,
+    #[serde(default)]
+    pub code: Option<String>,
+    #[serde(default)]
+    pub message: Option<String>,
+}
+
+/// Rejected messages.
+#[derive(Debug, Deserialize)]
+#[allow(missing_docs, reason = "the fields are those of the HTTP API")]
+pub struct RejectedList {
+    pub rejected: Vec<Rejected>,
+}
+
+/// A rejected message.
+#[derive(Debug, Deserialize)]
+#[allow(missing_docs, reason = "the fields are those of the HTTP API")]
+pub struct Rejected {
+    pub at: String,
+    pub code: String,
+    pub reason: String,
+    #[serde(default)]
+    pub message_id: Option<String>,
+    pub body_bytes: u64,
+}

@@ -1,0 +1,201 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use everstep_protocol::{InstanceId, Namespace, WorkflowName};
+
+/// What the exit codes mean.
+pub const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  1  the operation failed or was refused; standard error says why
+  2  the command line or the settings cannot be used
+  3  the server cannot be reached
+  4  with --wait: the instance has ended, but not complete";
+
+/// Durable workflows on a worker fleet.
+#[derive(Debug, Parser)]
+#[command(name = "everstep", version, after_help = EXIT_CODES, propagate_version = true)]
+pub struct Cli {
+    /// What every command knows.
+    #[command(flatten)]
+    pub global: Global,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Options of every command.
+#[derive(Clone, Debug, Args)]
+pub struct Global {
+    /// Where the HTTP API is
+    #[arg(long, global = true, env = "EVERSTEP_URL", hide_env_values = true, default_value = "http://127.0.0.1:7070")]
+    pub url: String,
+    /// The namespace
+    #[arg(long, global = true, env = "EVERSTEP_NAMESPACE", hide_env_values = true, default_value = "default")]
+    pub namespace: Namespace,
+    /// How to print
+    #[arg(long, global = true, env = "EVERSTEP_OUTPUT", hide_env_values = true, value_enum, default_value = "table")]
+    pub output: Format,
+    /// A file of settings in TOML; environment variables go before it
+    #[arg(long, global = true, env = "EVERSTEP_CONFIG", hide_env_values = true, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// How to print.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people.
+    Table,
+    /// For programs: the server's answer as it is, one line.
+    Json,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Bring the PostgreSQL schema up to this version
+    Migrate,
+    /// Run a coordinator on PostgreSQL and RabbitMQ, with the HTTP API
+    Coordinator(CoordinatorArgs),
+    /// Run everything in this process on an embedded store, with the example workflows
+    Dev(DevArgs),
+    /// Start an instance of a workflow
+    Start(StartArgs),
+    /// Look at instances and operate them
+    #[command(subcommand)]
+    Instances(InstancesCommand),
+    /// Look at messages that could not be accepted
+    #[command(subcommand)]
+    Rejected(RejectedCommand),
+    /// Print the effective settings as TOML, secrets masked
+    Settings(SettingsArgs),
+    /// Print a completion script for a shell
+    Completions {
+        /// Which shell
+        shell: Shell,
+    },
+}
+
+/// Options of `coordinator`.
+#[derive(Debug, Args)]
+pub struct CoordinatorArgs {
+    /// Where to serve HTTP, loopback only; default from the settings
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Option<String>,
+}
+
+/// Options of `dev`.
+#[derive(Debug, Args)]
+pub struct DevArgs {
+    /// The directory of the database; made if absent
+    #[arg(long, value_name = "DIR", default_value = ".everstep")]
+    pub data: PathBuf,
+    /// Where to serve HTTP, loopback only; default from the settings
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Option<String>,
+}
+
+/// Options of `start`.
+#[derive(Debug, Args)]
+pub struct StartArgs {
+    /// The workflow
+    pub workflow: WorkflowName,
+    /// The instance's id; generated if absent
+    #[arg(long)]
+    pub id: Option<InstanceId>,
+    /// The input: JSON text, @FILE, or - for standard input; null if absent
+    #[arg(long, value_name = "JSON|@FILE|-")]
+    pub input: Option<String>,
+    /// Wait for the end and print the output
+    #[arg(long)]
+    pub wait: bool,
+}
+
+/// Commands about instances.
+#[derive(Debug, Subcommand)]
+pub enum InstancesCommand {
+    /// List instances, newest first
+    List(ListArgs),
+    /// Show one instance
+    Get {
+        /// Which
+        #[command(flatten)]
+        instance: InstanceArgs,
+        /// Its journal too
+        #[arg(long)]
+        journal: bool,
+    },
+    /// End an instance now
+    Terminate {
+        /// Which
+        #[command(flatten)]
+        instance: InstanceArgs,
+        /// Why; stands in its journal
+        #[arg(long)]
+        reason: Option<String>,
+    },
+    /// Let an instance that is parked in attention go on
+    Retry {
+        /// Which
+        #[command(flatten)]
+        instance: InstanceArgs,
+    },
+}
+
+/// Names an instance.
+#[derive(Debug, Args)]
+pub struct InstanceArgs {
+    /// The workflow
+    pub workflow: WorkflowName,
+    /// The instance's id
+    pub id: InstanceId,
+}
+
+/// Options of `instances list`.
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    /// Only this workflow
+    #[arg(long)]
+    pub workflow: Option<WorkflowName>,
+    /// Only this status: queued, running, waiting, attention, complete, errored or terminated
+    #[arg(long)]
+    pub status: Option<String>,
+    /// How many, 1 to 200; default 50
+    #[arg(long)]
+    pub limit: Option<u32>,
+    /// Where an earlier page ended
+    #[arg(long)]
+    pub cursor: Option<String>,
+}
+
+/// Commands about rejected messages.
+#[derive(Debug, Subcommand)]
+pub enum RejectedCommand {
+    /// List them, newest first
+    List {
+        /// How many, 1 to 200; default 50
+        #[arg(long)]
+        limit: Option<u32>,
+    },
+}
+
+/// Options of `settings`.
+#[derive(Debug, Args)]
+pub struct SettingsArgs {
+    /// Print the reference page of all settings instead
+    #[arg(long)]
+    pub reference: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Cli::command().debug_assert();
+    }
+}

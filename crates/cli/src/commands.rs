@@ -1,0 +1,75 @@
+//! The commands, one file for each noun.
+
+mod instances;
+mod rejected;
+mod settings;
+mod start;
+
+use std::io::Write;
+
+use clap::CommandFactory;
+
+use crate::{
+    args::{Cli, Command, Format, Global},
+    client::{Answer, Client},
+    failure::Failure,
+    serve,
+    settings::{Role, Settings, Sources},
+};
+
+/// Runs one command to its end.
+pub async fn run(cli: Cli) -> Result<(), Failure> {
+    let Cli { global, command } = cli;
+    match command {
+        Command::Migrate => serve::migrate(&settings_for(&global, Role::Migrate, Vec::new())?).await,
+        Command::Coordinator(args) => {
+            let flags = args.listen.map(|listen| ("http.listen", listen)).into_iter().collect();
+            serve::coordinator(&settings_for(&global, Role::Coordinator, flags)?).await
+        }
+        Command::Dev(args) => {
+            let flags = args.listen.map(|listen| ("http.listen", listen)).into_iter().collect();
+            serve::dev(&settings_for(&global, Role::Dev, flags)?, &args.data).await
+        }
+        Command::Start(args) => start::start(&Asking::new(&global)?, args).await,
+        Command::Instances(command) => instances::run(&Asking::new(&global)?, command).await,
+        Command::Rejected(command) => rejected::run(&Asking::new(&global)?, command).await,
+        Command::Settings(args) => settings::run(&global, &args),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "everstep", &mut script);
+            Ok(std::io::stdout().lock().write_all(&script)?)
+        }
+    }
+}
+
+fn settings_for(global: &Global, role: Role, flags: Vec<(&'static str, String)>) -> Result<Settings, Failure> {
+    let settings = Settings::load(&Sources::of_process(global.config.clone(), flags)).map_err(Failure::Settings)?;
+    let problems = settings.validate_for(role);
+    if problems.is_empty() { Ok(settings) } else { Err(Failure::Settings(problems)) }
+}
+
+/// What commands that ask a server have.
+struct Asking {
+    client: Client,
+    format: Format,
+}
+
+impl Asking {
+    fn new(global: &Global) -> Result<Self, Failure> {
+        Ok(Self { client: Client::new(&global.url, global.namespace.clone())?, format: global.output })
+    }
+
+    /// Prints an answer: as it is for programs, through `table` for people.
+    fn print(&self, answer: &Answer, table: impl FnOnce(&str) -> Result<String, Failure>) -> Result<(), Failure> {
+        match self.format {
+            Format::Json => print(&format!("{}\n", answer.text)),
+            Format::Table => print(&table(&answer.text)?),
+        }
+    }
+}
+
+fn print(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    Ok(out.flush()?)
+}

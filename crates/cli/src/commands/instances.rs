@@ -1,0 +1,86 @@
+//! `everstep instances`.
+
+use everstep_protocol::{InstanceId, WorkflowName};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::{Asking, print};
+use crate::{
+    answer::{self, Entry, Instance, Journal, Page},
+    args::{Format, InstanceArgs, InstancesCommand, ListArgs},
+    client::{Answer, List},
+    failure::Failure,
+    show,
+};
+
+pub(super) async fn run(asking: &Asking, command: InstancesCommand) -> Result<(), Failure> {
+    match command {
+        InstancesCommand::List(args) => list(asking, args).await,
+        InstancesCommand::Get { instance, journal: false } => {
+            let answer = asking.client.instance(&instance.workflow, &instance.id).await?;
+            print_instance(asking, &answer)
+        }
+        InstancesCommand::Get { instance, journal: true } => with_journal(asking, &instance).await,
+        InstancesCommand::Terminate { instance, reason } => {
+            let InstanceArgs { workflow, id } = instance;
+            print_instance(asking, &asking.client.terminate(&workflow, &id, reason.as_deref()).await?)
+        }
+        InstancesCommand::Retry { instance } => {
+            print_instance(asking, &asking.client.retry(&instance.workflow, &instance.id).await?)
+        }
+    }
+}
+
+fn print_instance(asking: &Asking, answer: &Answer) -> Result<(), Failure> {
+    asking.print(answer, |text| Ok(show::instance(&answer::read::<Instance>(text)?)))
+}
+
+async fn list(asking: &Asking, args: ListArgs) -> Result<(), Failure> {
+    let ListArgs { workflow, status, limit, cursor } = args;
+    let answer = asking.client.instances(&List { workflow, status, limit, cursor }).await?;
+    asking.print(&answer, |text| {
+        let page: Page = answer::read(text)?;
+        if let Some(next) = page.next {
+            eprintln!("there are more: --cursor {}", show::plain(&next));
+        }
+        Ok(show::instances(&page.instances))
+    })
+}
+
+#[derive(Serialize)]
+struct WithJournal<'a> {
+    instance: &'a RawValue,
+    journal: &'a [Box<RawValue>],
+}
+
+async fn with_journal(asking: &Asking, instance: &InstanceArgs) -> Result<(), Failure> {
+    let InstanceArgs { workflow, id } = instance;
+    let answer = asking.client.instance(workflow, id).await?;
+    let entries = journal(asking, workflow, id).await?;
+    match asking.format {
+        Format::Json => {
+            let instance: &RawValue = serde_json::from_str(&answer.text).map_err(anyhow::Error::from)?;
+            let both = WithJournal { instance, journal: &entries };
+            print(&(serde_json::to_string(&both).map_err(anyhow::Error::from)? + "\n"))
+        }
+        Format::Table => {
+            let entries: Vec<Entry> =
+                entries.iter().map(|entry| answer::read(entry.get())).collect::<Result<_, _>>()?;
+            print(&format!("{}\n{}", show::instance(&answer::read(&answer.text)?), show::journal(&entries)))
+        }
+    }
+}
+
+/// All pages.
+async fn journal(asking: &Asking, workflow: &WorkflowName, id: &InstanceId) -> Result<Vec<Box<RawValue>>, Failure> {
+    let mut entries = Vec::new();
+    let mut after = 0;
+    loop {
+        let page: Journal = answer::read(&asking.client.journal(workflow, id, after).await?.text)?;
+        entries.extend(page.entries);
+        match page.next {
+            Some(next) if next > after => after = next,
+            _ => return Ok(entries),
+        }
+    }
+}

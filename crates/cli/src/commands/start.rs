@@ -1,0 +1,74 @@
+//! `everstep start`.
+
+use std::io::Read;
+
+use everstep_protocol::{InstanceId, Payload};
+use serde_json::value::RawValue;
+use uuid::Uuid;
+
+use super::{Asking, print};
+use crate::{
+    answer::{self, Instance},
+    args::{Format, StartArgs},
+    failure::Failure,
+    show, wait,
+};
+
+/// Starts an instance. The id is always chosen here, so that a lost answer can be repeated safely.
+pub(super) async fn start(asking: &Asking, args: StartArgs) -> Result<(), Failure> {
+    let input = read_input(args.input.as_deref())?;
+    let id = match args.id {
+        Some(id) => id,
+        None => InstanceId::new(Uuid::now_v7().to_string()).expect("a UUID is a valid id"),
+    };
+    let started = asking.client.start(&args.workflow, &id, &input).await?;
+    let verb = if started.status == 201 { "created" } else { "exists" };
+    if !args.wait {
+        return asking.print(&started, |text| {
+            let instance: Instance = answer::read(text)?;
+            let status = instance.status.map(|status| format!(", {status}")).unwrap_or_default();
+            Ok(show::plain(&format!("{verb} {}/{}{status}", instance.workflow, instance.id)) + "\n")
+        });
+    }
+    if asking.format == Format::Table {
+        eprintln!("{verb} {}/{id}", args.workflow);
+    }
+    let ended = wait::until_ended(&asking.client, &args.workflow, &id).await?;
+    let instance: Instance = answer::read(&ended.text)?;
+    match (asking.format, &instance.output) {
+        (Format::Json, _) => print(&format!("{}\n", ended.text))?,
+        (Format::Table, Some(output)) => print(&format!("{}\n", output.get()))?,
+        (Format::Table, None) => {}
+    }
+    match instance.status.as_deref() {
+        Some("complete") => Ok(()),
+        status => Err(Failure::NotComplete {
+            instance: format!("{}/{id}", args.workflow),
+            status: status.unwrap_or("with a status that is not known").to_owned(),
+            why: Some(show::why(&instance)).filter(|why| !why.is_empty()),
+        }),
+    }
+}
+
+/// The input as JSON text, every digit as given.
+fn read_input(given: Option<&str>) -> Result<Box<RawValue>, Failure> {
+    let usage = |message: String| Failure::Usage(format!("--input is refused: {message}"));
+    let text = match given {
+        None => "null".to_owned(),
+        Some("-") => {
+            let mut text = String::new();
+            std::io::stdin()
+                .read_to_string(&mut text)
+                .map_err(|error| usage(format!("standard input cannot be read: {error}")))?;
+            text
+        }
+        Some(given) => match given.strip_prefix('@') {
+            Some(file) => {
+                std::fs::read_to_string(file).map_err(|error| usage(format!("{file} cannot be read: {error}")))?
+            }
+            None => given.to_owned(),
+        },
+    };
+    let payload = Payload::from_text(&text).map_err(|error| usage(error.to_string()))?;
+    RawValue::from_string(payload.as_str().to_owned()).map_err(|error| usage(error.to_string()))
+}

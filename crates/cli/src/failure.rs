@@ -1,0 +1,119 @@
+//! How a command fails, what it prints then and with which exit code.
+
+use std::{fmt::Write as _, io};
+
+use serde::Deserialize;
+
+/// A failed command.
+#[derive(Debug)]
+pub enum Failure {
+    /// The command line or an input cannot be used.
+    Usage(String),
+    /// The settings cannot be used: all problems.
+    Settings(Vec<String>),
+    /// The server refused, and says why.
+    Problem(Box<Problem>),
+    /// The server could not be reached, or its answer was lost.
+    Unreachable {
+        /// Where it was looked for.
+        url: String,
+        /// What went wrong.
+        reason: String,
+        /// What the user can do: an advice that is safe.
+        advice: String,
+    },
+    /// The instance that was waited for has ended, but not complete.
+    NotComplete {
+        /// Which.
+        instance: String,
+        /// Its status.
+        status: String,
+        /// Its error, or who ended it.
+        why: Option<String>,
+    },
+    /// Anything else.
+    Other(anyhow::Error),
+}
+
+/// A problem as the server tells it (RFC 9457). Fields that this version does not know are ignored.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Problem {
+    /// The HTTP status.
+    pub status: u16,
+    /// The code, by which scripts and the error pages know it.
+    pub code: String,
+    /// What is wrong.
+    pub detail: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+    /// Sending the same again does no harm and may help.
+    pub retry_safe: bool,
+}
+
+impl Failure {
+    /// The exit code; [`crate::args::EXIT_CODES`] says what each means.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Problem(_) | Self::Other(_) => 1,
+            Self::Usage(_) | Self::Settings(_) => 2,
+            Self::Unreachable { .. } => 3,
+            Self::NotComplete { .. } => 4,
+        }
+    }
+
+    /// What is printed on standard error.
+    #[must_use]
+    pub fn report(&self) -> String {
+        let mut text = String::new();
+        let mut line = |label: &str, value: &str| {
+            writeln!(text, "{label}: {}", crate::show::plain(value)).expect("a string takes any text");
+        };
+        match self {
+            Self::Usage(message) => line("error", message),
+            Self::Settings(problems) => {
+                line("error", "the settings cannot be used");
+                problems.iter().for_each(|problem| line("  problem", problem));
+            }
+            Self::Problem(problem) => {
+                line("error", &problem.detail);
+                problem.hint.iter().for_each(|hint| line("  hint", hint));
+                line("  code", &problem.code);
+                if problem.retry_safe {
+                    line("  retry", "trying again is safe");
+                }
+            }
+            Self::Unreachable { url, reason, advice } => {
+                line("error", &format!("no answer from {url}: {reason}"));
+                line("  retry", advice);
+                line("  hint", "is the coordinator running there? `everstep dev` starts one; --url names another");
+            }
+            Self::NotComplete { instance, status, why } => {
+                line("error", &format!("instance {instance} has ended {status}, not complete"));
+                why.iter().for_each(|why| line("  why", why));
+            }
+            Self::Other(error) => line("error", &format!("{error:#}")),
+        }
+        text
+    }
+
+    /// Whoever read the output has gone: no failure of ours.
+    #[must_use]
+    pub fn is_broken_pipe(&self) -> bool {
+        let Self::Other(error) = self else { return false };
+        error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        Self::Other(error)
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Other(error.into())
+    }
+}

@@ -1,0 +1,137 @@
+//! The commands that open a store: `migrate`, `coordinator`, `dev`.
+
+mod stop;
+
+use std::{path::Path, sync::Arc};
+
+use anyhow::Context;
+use everstep_broker::{
+    Broker,
+    amqp::{AmqpBroker, AmqpSettings},
+    memory::MemoryBroker,
+};
+use everstep_coordinator::{Coordinator, http};
+use everstep_store::{
+    Store,
+    postgres::{self, PostgresSettings, PostgresStore},
+    sqlite::SqliteStore,
+};
+use everstep_worker::Worker;
+use tokio::net::TcpListener;
+
+use self::stop::Stop;
+use crate::{failure::Failure, settings::Settings, telemetry};
+
+/// `everstep migrate`: prints what was applied.
+pub async fn migrate(settings: &Settings) -> Result<(), Failure> {
+    let applied = postgres::migrate(settings.postgres.url.reveal()).await.map_err(anyhow::Error::from)?;
+    for postgres::Applied { version, name } in &applied {
+        println!("applied {version:04} {name}");
+    }
+    if applied.is_empty() {
+        println!("the schema is up to date");
+    }
+    Ok(())
+}
+
+/// `everstep coordinator`: runs until it is told to stop.
+pub async fn coordinator(settings: &Settings) -> Result<(), Failure> {
+    let telemetry = telemetry::start(&settings.log, &settings.otlp)?;
+    let outcome = on_services(settings).await;
+    telemetry.shutdown().await;
+    Ok(outcome?)
+}
+
+async fn on_services(settings: &Settings) -> anyhow::Result<()> {
+    let listener = bind(settings).await?;
+    let store = PostgresSettings {
+        pool_max: settings.postgres.pool_max,
+        ..PostgresSettings::new(settings.postgres.url.reveal())
+    };
+    let store: Arc<dyn Store> = Arc::new(PostgresStore::connect(store).await?);
+    let broker: Arc<dyn Broker> =
+        Arc::new(AmqpBroker::connect(AmqpSettings::new(settings.amqp.url.reveal(), "everstep coordinator")));
+    let coordinator = Coordinator::new(store, Arc::clone(&broker), settings.coordinator.clone()).await?;
+    let outcome = run(listener, coordinator, None, Stop::on_signal()?).await;
+    broker.close().await;
+    outcome
+}
+
+/// `everstep dev`: everything in this process, until it is told to stop.
+pub async fn dev(settings: &Settings, data: &Path) -> Result<(), Failure> {
+    let telemetry = telemetry::start(&settings.log, &settings.otlp)?;
+    let outcome = embedded(settings, data).await;
+    telemetry.shutdown().await;
+    Ok(outcome?)
+}
+
+async fn embedded(settings: &Settings, data: &Path) -> anyhow::Result<()> {
+    let listener = bind(settings).await?;
+    let file = data.join("dev.db");
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&file)?);
+    let broker = MemoryBroker::new();
+    let worker = Worker::new(
+        everstep_examples::registry(),
+        Arc::new(broker.connection()),
+        worker_settings(settings),
+    )?;
+    let coordinator = Coordinator::new(store, Arc::new(broker.clone()), settings.coordinator.clone()).await?;
+    tracing::info!(data = %file.display(), "everything runs in this process, on an embedded store");
+    let outcome = run(listener, coordinator, Some(worker), Stop::on_signal()?).await;
+    broker.close().await;
+    outcome
+}
+
+fn worker_settings(settings: &Settings) -> everstep_worker::Settings {
+    everstep_worker::Settings {
+        namespace: settings.coordinator.namespaces.first().cloned().unwrap_or_default(),
+        build: settings.worker.build.clone(),
+        pools: settings.worker.pools.clone(),
+        slots: settings.worker.slots,
+        instances: settings.worker.instances,
+        report_queues: settings.coordinator.report_queues,
+        shutdown_grace: settings.worker.grace(),
+        ..everstep_worker::Settings::default()
+    }
+}
+
+/// Before anything else is opened: a port in use is the likeliest mistake.
+async fn bind(settings: &Settings) -> anyhow::Result<TcpListener> {
+    let listen = settings.http.listen;
+    http::check_listen(listen)?;
+    TcpListener::bind(listen).await.with_context(|| format!("cannot serve HTTP at {listen}"))
+}
+
+/// Runs all parts until the stop, or until one of them ends by itself. The worker goes first and the coordinator last, so
+/// that what the worker gives back is taken.
+async fn run(
+    listener: TcpListener,
+    coordinator: Coordinator,
+    worker: Option<Worker>,
+    stop: Stop,
+) -> anyhow::Result<()> {
+    let handle = coordinator.handle();
+    let api = async {
+        let outcome = http::serve(listener, handle, stop.begun()).await;
+        stop.begin();
+        outcome.context("the HTTP API has failed")
+    };
+    let work = async {
+        let outcome = match worker {
+            Some(worker) => worker.run(stop.begun()).await.context("the worker has failed"),
+            None => {
+                stop.begun().await;
+                Ok(())
+            }
+        };
+        stop.finish();
+        outcome
+    };
+    let turns = async {
+        let outcome = tokio::spawn(coordinator.run(stop.finished())).await;
+        stop.begin();
+        outcome.context("the coordinator has panicked")?.context("the coordinator has failed")
+    };
+    let (api, work, turns) = tokio::join!(api, work, turns);
+    turns.and(work).and(api)
+}

@@ -1,0 +1,234 @@
+//! The settings that have no crate of their own. The docs of the fields are the reference page.
+
+use std::{fmt, net::SocketAddr, time::Duration};
+
+use everstep_protocol::{BuildName, Millis, Pool};
+use reqwest::Url;
+use serde::{Deserialize, Serialize};
+use tracing_subscriber::EnvFilter;
+
+const MASK: &str = "***";
+
+/// A URL that may bear a password. Only [`reveal`](SecretUrl::reveal) and serialisation give it away.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SecretUrl(String);
+
+impl SecretUrl {
+    /// The URL itself.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    /// Not set.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The same without password and without the values of the query; masked as a whole where it is no URL with a host,
+    /// since nobody knows then what in it is secret.
+    #[must_use]
+    pub fn masked(&self) -> Self {
+        if self.0.is_empty() {
+            return Self::default();
+        }
+        let Ok(mut url) = Url::parse(&self.0) else { return Self(MASK.to_owned()) };
+        if url.cannot_be_a_base() || (url.password().is_some() && url.set_password(Some(MASK)).is_err()) {
+            return Self(MASK.to_owned());
+        }
+        if url.query().is_some() {
+            let names: Vec<String> = url.query_pairs().map(|(name, _)| name.into_owned()).collect();
+            url.query_pairs_mut().clear().extend_pairs(names.iter().map(|name| (name, MASK)));
+        }
+        Self(url.to_string())
+    }
+}
+
+impl From<&str> for SecretUrl {
+    fn from(url: &str) -> Self {
+        Self(url.to_owned())
+    }
+}
+
+impl fmt::Debug for SecretUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.masked().0.fmt(f)
+    }
+}
+
+/// PostgreSQL, for `migrate` and `coordinator`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Postgres {
+    /// Where: `postgres://user:password@host:port/database`. Required where PostgreSQL is used.
+    pub url: SecretUrl,
+    /// The most connections of this process. Default 8.
+    pub pool_max: usize,
+}
+
+impl Default for Postgres {
+    fn default() -> Self {
+        Self { url: SecretUrl::default(), pool_max: 8 }
+    }
+}
+
+impl Postgres {
+    pub(super) fn validate(&self) -> Vec<String> {
+        problems(&[(self.pool_max > 0, "postgres.pool_max must be at least 1")])
+    }
+}
+
+/// RabbitMQ, for `coordinator`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Amqp {
+    /// Where: `amqp://user:password@host:port/vhost` or `amqps://`; the vhost `/` is written `%2f`. Required where RabbitMQ
+    /// is used.
+    pub url: SecretUrl,
+}
+
+impl Amqp {
+    pub(super) fn validate(&self) -> Vec<String> {
+        if self.url.is_empty() {
+            return Vec::new();
+        }
+        let settings = everstep_broker::amqp::AmqpSettings::new(self.url.reveal(), "everstep");
+        settings.problems().iter().map(|problem| format!("amqp.url: {problem}")).collect()
+    }
+}
+
+/// The HTTP API, for `coordinator` and `dev`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Http {
+    /// Address and port to serve at. Only loopback, as long as there is no access control. Default `127.0.0.1:7070`.
+    pub listen: SocketAddr,
+}
+
+impl Default for Http {
+    fn default() -> Self {
+        Self { listen: SocketAddr::from(([127, 0, 0, 1], 7070)) }
+    }
+}
+
+impl Http {
+    pub(super) fn validate(&self) -> Vec<String> {
+        everstep_coordinator::http::check_listen(self.listen).err().iter().map(ToString::to_string).collect()
+    }
+}
+
+/// The worker in `dev`. A fleet's workers are your own programs and are set up in their code.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Worker {
+    /// The build of its code. Default: the first 16 hexadecimal digits of the executable's hash.
+    pub build: Option<BuildName>,
+    /// The pools whose remote steps it runs. Default: none.
+    pub pools: Vec<Pool>,
+    /// How many steps it runs at once. Default 100.
+    pub slots: u32,
+    /// How many instances it holds at once. Default 1,000.
+    pub instances: u32,
+    /// How long running steps may go on after a stop, in milliseconds. Default 5,000.
+    pub shutdown_grace: Millis,
+}
+
+impl Default for Worker {
+    fn default() -> Self {
+        Self { build: None, pools: Vec::new(), slots: 100, instances: 1_000, shutdown_grace: Millis(5_000) }
+    }
+}
+
+impl Worker {
+    pub(super) fn validate(&self) -> Vec<String> {
+        problems(&[
+            (self.slots > 0, "worker.slots must be at least 1"),
+            (self.instances > 0, "worker.instances must be at least 1"),
+        ])
+    }
+
+    /// How long running steps may go on after a stop.
+    #[must_use]
+    pub const fn grace(&self) -> Duration {
+        self.shutdown_grace.to_std()
+    }
+}
+
+/// Logs, on standard error.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Log {
+    /// `text` for people, `json` for programs: one object a line. Default `text`.
+    pub format: LogFormat,
+    /// What is logged: a level (`error`, `warn`, `info`, `debug`, `trace`) and exceptions for parts, such as
+    /// `info,everstep_store=debug`. Default `info`.
+    pub level: String,
+}
+
+/// How logs are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self { format: LogFormat::Text, level: "info".to_owned() }
+    }
+}
+
+impl Log {
+    pub(super) fn validate(&self) -> Vec<String> {
+        let parsed = EnvFilter::builder().parse(&self.level);
+        parsed.err().iter().map(|error| format!("log.level {:?} is refused: {error}", self.level)).collect()
+    }
+}
+
+/// OpenTelemetry.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Otlp {
+    /// Where traces are sent by OTLP over gRPC, such as `http://127.0.0.1:4317`. Default: none are.
+    pub endpoint: Option<SecretUrl>,
+}
+
+impl Otlp {
+    pub(super) fn validate(&self) -> Vec<String> {
+        let Some(endpoint) = &self.endpoint else { return Vec::new() };
+        let good = Url::parse(endpoint.reveal()).is_ok_and(|url| matches!(url.scheme(), "http" | "https"));
+        problems(&[(good, "otlp.endpoint must be a URL that begins with http:// or https://")])
+    }
+}
+
+fn problems(checks: &[(bool, &str)]) -> Vec<String> {
+    checks.iter().filter(|(good, _)| !good).map(|(_, problem)| (*problem).to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_masked() {
+        let cases = [
+            ("postgres://everstep:s3cret@db:5432/everstep", "postgres://everstep:***@db:5432/everstep"),
+            ("postgres://db/everstep?password=s3cret&sslmode=require", "postgres://db/everstep?password=***&sslmode=***"),
+            ("amqp://guest:s3cret@localhost:5672/%2f", "amqp://guest:***@localhost:5672/%2f"),
+            ("host=db password=s3cret", "***"),
+            ("postgres:s3cret", "***"),
+            ("amqp://localhost", "amqp://localhost"),
+            ("", ""),
+        ];
+        for (url, masked) in cases {
+            let url = SecretUrl::from(url);
+            assert_eq!(url.masked().reveal(), masked);
+            assert!(!format!("{url:?}").contains("s3cret"));
+        }
+    }
+}

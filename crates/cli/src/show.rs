@@ -1,0 +1,210 @@
+//! Tables for people. What others wrote (names, messages) is shown without control characters, so that it cannot steer
+//! the terminal.
+
+use std::{fmt::Write as _, io::IsTerminal};
+
+use comfy_table::{Cell, Color, Table, presets};
+
+use crate::answer::{Call, Entry, Instance, Reason, Rejected};
+
+/// Text in which control characters are escaped.
+#[must_use]
+pub fn plain(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        if character.is_control() { shown.extend(character.escape_default()) } else { shown.push(character) }
+    }
+    shown
+}
+
+/// A list of instances.
+#[must_use]
+pub fn instances(instances: &[Instance]) -> String {
+    let mut table = table(&["WORKFLOW", "ID", "STATUS", "REASON", "STEPS", "CREATED AT"]);
+    for instance in instances {
+        table.add_row([
+            Cell::new(plain(&instance.workflow)),
+            Cell::new(plain(&instance.id)),
+            status(instance.status.as_deref()),
+            Cell::new(why(instance)),
+            Cell::new(instance.steps),
+            Cell::new(plain(&instance.created_at)),
+        ]);
+    }
+    finish(table)
+}
+
+/// Everything about one instance.
+#[must_use]
+pub fn instance(instance: &Instance) -> String {
+    let mut table = table(&[]);
+    let mut line = |label: &str, cell: Cell| {
+        table.add_row([Cell::new(label), cell]);
+    };
+    let text = |text: &str| Cell::new(plain(text));
+    line("instance", text(&format!("{}/{}/{}", instance.namespace, instance.workflow, instance.id)));
+    line("status", status(instance.status.as_deref()));
+    let why = why(instance);
+    if !why.is_empty() {
+        line("reason", Cell::new(why));
+    }
+    line("run", Cell::new(instance.run));
+    line("steps", Cell::new(instance.steps));
+    line("created at", text(&instance.created_at));
+    if let Some(ended_at) = &instance.ended_at {
+        line("ended at", text(ended_at));
+    }
+    if let Some(holder) = &instance.holder {
+        line("holder", text(&format!("{} on {}, build {}", holder.session, holder.host, holder.build)));
+    }
+    if let Some(attention) = &instance.attention {
+        line("asks since", text(&attention.since));
+    }
+    if let Some(output) = &instance.output {
+        line("output", text(output.get()));
+    }
+    let mut shown = finish(table);
+    if instance.waits_open > 1 {
+        shown.push('\n');
+        shown.push_str(&waits(&instance.waits));
+        let missing = instance.waits_open.saturating_sub(instance.waits.len() as u64);
+        if missing > 0 {
+            writeln!(shown, "and {missing} more").expect("a string takes any text");
+        }
+    }
+    shown
+}
+
+fn waits(waits: &[Reason]) -> String {
+    let mut table = table(&["WAITS FOR", "CALL", "SINCE", "UNTIL"]);
+    for wait in waits {
+        table.add_row([
+            plain(&wait.kind),
+            wait.call.as_ref().map(call).unwrap_or_default(),
+            plain(wait.since.as_deref().unwrap_or_default()),
+            plain(wait.until.as_deref().unwrap_or_default()),
+        ]);
+    }
+    finish(table)
+}
+
+/// A journal.
+#[must_use]
+pub fn journal(entries: &[Entry]) -> String {
+    let mut table = table(&["POSITION", "AT", "ENTRY", "CALL", "DETAIL"]);
+    for entry in entries {
+        table.add_row([
+            entry.position.to_string(),
+            plain(&entry.at),
+            plain(&entry.kind),
+            entry.call.as_ref().map(call).unwrap_or_default(),
+            plain(&detail(entry)),
+        ]);
+    }
+    finish(table)
+}
+
+fn detail(entry: &Entry) -> String {
+    let mut parts = Vec::new();
+    if let Some(attempt) = entry.attempt {
+        parts.push(format!("attempt {attempt}"));
+    }
+    parts.extend(entry.outcome.clone());
+    parts.extend(entry.wait.clone());
+    parts.extend(entry.until.as_ref().map(|until| format!("until {until}")));
+    parts.extend(entry.code.clone());
+    parts.extend(entry.message.clone());
+    parts.extend(entry.error.as_ref().map(|error| format!("{}: {}", error.name, error.message)));
+    parts.extend(entry.retry_at.as_ref().map(|at| format!("again at {at}")));
+    parts.join(", ")
+}
+
+/// Rejected messages.
+#[must_use]
+pub fn rejected(rejected: &[Rejected]) -> String {
+    let mut table = table(&["AT", "CODE", "REASON", "MESSAGE ID", "BYTES"]);
+    for message in rejected {
+        table.add_row([
+            plain(&message.at),
+            plain(&message.code),
+            plain(&message.reason),
+            plain(message.message_id.as_deref().unwrap_or_default()),
+            message.body_bytes.to_string(),
+        ]);
+    }
+    finish(table)
+}
+
+/// Why an instance is in its status, in one line.
+#[must_use]
+pub fn why(instance: &Instance) -> String {
+    let text = if let Some(attention) = &instance.attention {
+        format!("{}: {}", attention.code, attention.message)
+    } else if let Some(error) = &instance.error {
+        format!("{}: {}", error.name, error.message)
+    } else if let Some(termination) = &instance.termination {
+        termination.reason.clone().unwrap_or_default()
+    } else {
+        instance.reason.as_ref().map(reason).unwrap_or_default()
+    };
+    plain(&text)
+}
+
+fn reason(reason: &Reason) -> String {
+    if let Some(message) = &reason.message {
+        return message.clone();
+    }
+    let what = reason.call.as_ref().map_or_else(
+        || reason.kind.clone(),
+        |of| if of.kind == reason.kind { call(of) } else { format!("{} of {}", reason.kind, call(of)) },
+    );
+    reason.until.as_ref().map_or_else(|| what.clone(), |until| format!("{what} until {until}"))
+}
+
+fn call(call: &Call) -> String {
+    plain(&format!("{} \"{}\" #{}", call.kind, call.name, call.count))
+}
+
+fn status(status: Option<&str>) -> Cell {
+    let word = status.unwrap_or("not known");
+    let cell = Cell::new(plain(word));
+    match word {
+        "complete" => cell.fg(Color::Green),
+        "errored" | "attention" => cell.fg(Color::Red),
+        "running" => cell.fg(Color::Cyan),
+        _ => cell,
+    }
+}
+
+fn table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    if !std::io::stdout().is_terminal() {
+        table.force_no_tty();
+    }
+    if !header.is_empty() {
+        table.set_header(header.iter().copied());
+    }
+    table
+}
+
+fn finish(mut table: Table) -> String {
+    table.discover_columns();
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    let mut text = table.trim_fmt();
+    text.push('\n');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_steers_the_terminal() {
+        assert_eq!(plain("a\u{1b}[2Jb\nc"), "a\\u{1b}[2Jb\\nc");
+        assert_eq!(plain("Größe №1"), "Größe №1");
+    }
+}

@@ -1,0 +1,218 @@
+//! Whole-command snapshots: exit code, both outputs, and what the server was asked. Proves the command line, the requests and
+//! the output of every command. Not: that a real server answers like this, which crates/coordinator/tests/http.rs does.
+
+mod support;
+
+use insta::assert_snapshot;
+use support::{Answers, Rig};
+
+/// An instance of this status; `more` are further fields.
+fn instance(status: &str, more: &str) -> String {
+    let open = r#""ended_at":null,"output":null,"error":null"#;
+    let more = if more.is_empty() { open } else { more };
+    format!(
+        r#"{{"namespace":"default","workflow":"fulfil","id":"o-1","run":1,"status":"{status}","steps":3,"created_at":"2026-01-02T03:04:05.000006Z",{more}}}"#
+    )
+}
+
+fn waiting() -> String {
+    let wait = r#"{"kind":"sleep","call":{"kind":"sleep","name":"cooling off","count":1},"since":"2026-01-02T03:04:06.000000Z","until":"2026-01-02T04:04:06.000000Z"}"#;
+    let retry = r#"{"kind":"retry","call":{"kind":"step","name":"email","count":2},"since":"2026-01-02T03:04:07.000000Z","until":"2026-01-02T05:04:06.000000Z"}"#;
+    instance("waiting", &format!(r#""reason":{wait},"waits":[{wait},{retry}],"waits_open":3,"ended_at":null"#))
+}
+
+fn complete() -> String {
+    instance("complete", r#""ended_at":"2026-01-02T03:05:00.000000Z","output":{"total":1.10},"error":null"#)
+}
+
+fn errored() -> String {
+    let error = r#"{"kind":"error","name":"CardDeclined","message":"card 4711"}"#;
+    instance("errored", &format!(r#""ended_at":"2026-01-02T03:05:00.000000Z","output":null,"error":{error}"#))
+}
+
+fn problem(status: u16, code: &str, detail: &str, retry_safe: bool) -> String {
+    format!(
+        r#"{{"type":"urn:everstep:problem:{code}","title":"No","status":{status},"code":"{code}","detail":"{detail}","hint":"do something else","retry_safe":{retry_safe}}}"#
+    )
+}
+
+fn one(route: &'static str, status: u16, text: String) -> Rig {
+    Rig::new(vec![(route, status, text)])
+}
+
+#[test]
+fn help_says_what_exit_codes_mean() {
+    let rig = Rig::new(Vec::new());
+    assert_snapshot!("help", rig.run(&["--help"]).replace(env!("CARGO_PKG_VERSION"), "[VERSION]"));
+    assert_snapshot!("unknown_command", rig.run(&["strat"]));
+    assert_snapshot!("bad_name", rig.run(&["start", "Fulfil"]));
+}
+
+#[test]
+fn completions_are_printed() {
+    let output = Rig::new(Vec::new()).output(&["completions", "bash"]);
+    assert!(output.status.success());
+    assert!(String::from_utf8_lossy(&output.stdout).contains("_everstep"));
+}
+
+#[test]
+fn start_tells_whether_it_created() {
+    let route = "POST /v1/default/workflows/fulfil/instances";
+    let args = ["start", "fulfil", "--id", "o-1", "--input", r#"{"b": 9007199254740993, "a": 1.10}"#];
+    let created = one(route, 201, instance("queued", ""));
+    assert_snapshot!("start_created", created.run(&args));
+    assert_snapshot!("start_created_json", created.run(&[&args[..], &["--output", "json"]].concat()));
+    assert_snapshot!("start_generates_an_id", created.run(&["start", "fulfil"]));
+    assert_snapshot!("start_exists", one(route, 200, complete()).run(&args));
+    let conflict = problem(409, "conflict", "instance o-1 exists with another input, it is open", false);
+    assert_snapshot!("start_conflict", one(route, 409, conflict).run(&args));
+    let unknown = problem(503, "unknown", "it is not known whether the instance was started", true);
+    assert_snapshot!("start_unknown", one(route, 503, unknown).run(&args));
+}
+
+#[test]
+fn start_reads_its_input_from_a_file_or_standard_input() {
+    let route = "POST /v1/default/workflows/fulfil/instances";
+    let rig = || one(route, 201, instance("queued", ""));
+    let start = |input| ["start", "fulfil", "--id", "o-1", "--input", input];
+    assert_snapshot!("start_input_file", rig().file("order.json", "{\n  \"n\": 1\n}\n").run(&start("@order.json")));
+    assert_snapshot!("start_input_standard", rig().input("[1, 2]").run(&start("-")));
+    assert_snapshot!("start_input_missing_file", rig().run(&start("@nothing.json")));
+    assert_snapshot!("start_input_no_json", rig().run(&start("{\"a\": }")));
+}
+
+#[test]
+fn start_waits_for_the_end() {
+    let rig = |last: String| {
+        let get = "GET /v1/default/workflows/fulfil/instances/o-1";
+        let attention = r#""attention":{"code":"journal_mismatch","message":"entry 3 is step \"a\" #1","since":"x"},"ended_at":null"#;
+        let answers: Answers = vec![
+            ("POST /v1/default/workflows/fulfil/instances", 201, instance("queued", "")),
+            (get, 200, instance("running", "")),
+            (get, 503, problem(503, "unavailable", "the store is away", true)),
+            (get, 200, instance("attention", attention)),
+            (get, 200, last),
+        ];
+        Rig::new(answers)
+    };
+    let args = ["start", "fulfil", "--id", "o-1", "--wait"];
+    assert_snapshot!("wait_complete", rig(complete()).run(&args));
+    assert_snapshot!("wait_complete_json", rig(complete()).run(&[&args[..], &["--output", "json"]].concat()));
+    assert_snapshot!("wait_errored", rig(errored()).run(&args));
+    let terminated = r#""ended_at":"2026-01-02T03:05:00.000000Z","termination":{"reason":"no longer wanted"}"#;
+    assert_snapshot!("wait_terminated", rig(instance("terminated", terminated)).run(&args));
+}
+
+#[test]
+fn nobody_there_is_told_apart() {
+    let rig = Rig::new(Vec::new()).set("EVERSTEP_URL", "http://127.0.0.1:1");
+    assert_snapshot!("unreachable", rig.run(&["instances", "list"]));
+    assert_snapshot!("unreachable_start", rig.run(&["start", "fulfil", "--id", "o-1"]));
+    let rig = rig.set("EVERSTEP_URL", "localhost:7070");
+    assert_snapshot!("bad_url", rig.run(&["instances", "list"]));
+    assert_snapshot!("another_server", Rig::new(Vec::new()).run(&["instances", "list"]));
+    let html = one("GET /v1/default/instances", 200, "<html>".to_owned());
+    assert_snapshot!("another_answer", html.run(&["instances", "list"]));
+}
+
+#[test]
+fn instances_are_listed() {
+    let unserved = r#""reason":{"kind":"not_served","message":"no worker serves fulfil"},"ended_at":null"#;
+    let rows = [waiting(), complete(), errored(), instance("queued", unserved)].join(",");
+    let page = format!(r#"{{"instances":[{rows}],"next":"0190b5a8-7c00-7000-8000-000000000001"}}"#);
+    let rig = one("GET /v1/default/instances", 200, page);
+    assert_snapshot!("list", rig.run(&["instances", "list"]));
+    assert_snapshot!("list_json", rig.run(&["instances", "list", "--output", "json"]));
+    let empty = r#"{"instances":[],"next":null}"#.to_owned();
+    let route = "GET /v1/shop/workflows/fulfil/instances?status=waiting&limit=2&cursor=abc";
+    let args = ["--namespace", "shop", "instances", "list", "--workflow", "fulfil"];
+    let filter = ["--status", "waiting", "--limit", "2", "--cursor", "abc"];
+    assert_snapshot!("list_filtered", one(route, 200, empty).run(&[&args[..], &filter[..]].concat()));
+}
+
+#[test]
+fn an_instance_is_shown() {
+    let route = "GET /v1/default/workflows/fulfil/instances/o-1";
+    let args = ["instances", "get", "fulfil", "o-1"];
+    assert_snapshot!("get_waiting", one(route, 200, waiting()).run(&args));
+    assert_snapshot!("get_complete", one(route, 200, complete()).run(&args));
+    assert_snapshot!("get_json", one(route, 200, complete()).run(&[&args[..], &["--output", "json"]].concat()));
+    let attention = r#""attention":{"code":"poison","message":"3 holders died\u001b[2J","since":"2026-01-02T03:04:06.000000Z"},"holder":{"session":"s","build":"b1","host":"h"},"ended_at":null"#;
+    assert_snapshot!("get_attention", one(route, 200, instance("attention", attention)).run(&args));
+    let missing = problem(404, "not_found", "there is no instance o-1 of workflow fulfil in default", false);
+    assert_snapshot!("get_not_found", one(route, 404, missing).run(&args));
+}
+
+#[test]
+fn a_journal_is_shown_with_all_its_pages() {
+    let first = r#"{"run":1,"entries":[{"position":1,"at":"T1","kind":"started","generation":1,"input":{"n":1.10}}],"next":1}"#;
+    let second = r#"{"run":1,"entries":[{"position":2,"at":"T2","kind":"attempted","call":{"kind":"step","name":"charge","count":1},"attempt":1,"outcome":"failed","error":{"kind":"error","name":"CardDeclined","message":"no"},"retry_at":"T3"},{"position":3,"at":"T4","kind":"opened","call":{"kind":"sleep","name":"a","count":1},"wait":"sleep","until":"T5"}],"next":null}"#;
+    let rig = Rig::new(vec![
+        ("GET /v1/default/workflows/fulfil/instances/o-1", 200, complete()),
+        ("GET /v1/default/workflows/fulfil/instances/o-1/journal?after=0&limit=1000", 200, first.to_owned()),
+        ("GET /v1/default/workflows/fulfil/instances/o-1/journal?after=1&limit=1000", 200, second.to_owned()),
+    ]);
+    let args = ["instances", "get", "fulfil", "o-1", "--journal"];
+    assert_snapshot!("journal", rig.run(&args));
+    assert_snapshot!("journal_json", rig.run(&[&args[..], &["--output", "json"]].concat()));
+}
+
+#[test]
+fn instances_are_operated() {
+    let args = ["instances", "terminate", "fulfil", "o-1", "--reason", "no longer wanted"];
+    let route = "POST /v1/default/workflows/fulfil/instances/o-1/terminate";
+    let terminated = r#""ended_at":"2026-01-02T03:05:00.000000Z","termination":{"reason":"no longer wanted"}"#;
+    let rig = one(route, 200, instance("terminated", terminated));
+    assert_snapshot!("terminate", rig.run(&args));
+    assert_snapshot!("terminate_json", rig.run(&[&args[..], &["--output", "json"]].concat()));
+    let refused = problem(409, "not_allowed", "terminate is not possible, the instance is complete", false);
+    assert_snapshot!("terminate_refused", one(route, 409, refused).run(&args));
+
+    let args = ["instances", "retry", "fulfil", "o-1"];
+    let route = "POST /v1/default/workflows/fulfil/instances/o-1/retry";
+    let rig = one(route, 200, instance("queued", ""));
+    assert_snapshot!("retry", rig.run(&args));
+    assert_snapshot!("retry_json", rig.run(&[&args[..], &["--output", "json"]].concat()));
+    let not_parked = problem(409, "not_parked", "this instance is not parked", false);
+    assert_snapshot!("retry_not_parked", one(route, 409, not_parked).run(&args));
+}
+
+#[test]
+fn rejected_messages_are_listed() {
+    let list = r#"{"rejected":[{"at":"2026-01-02T03:04:05.000006Z","code":"name","reason":"workflow name \"X\" is refused","message_id":"m-1","headers":{},"body":"{}","body_bytes":2}]}"#;
+    let rig = one("GET /v1/default/rejected?limit=5", 200, list.to_owned());
+    let args = ["rejected", "list", "--limit", "5"];
+    assert_snapshot!("rejected", rig.run(&args));
+    assert_snapshot!("rejected_json", rig.run(&[&args[..], &["--output", "json"]].concat()));
+}
+
+#[test]
+fn settings_are_printed_with_masked_secrets() {
+    let rig = Rig::new(Vec::new())
+        .file("everstep.toml", "[postgres]\nurl = \"postgres://u:s3cret@db/x\"\npool_max = 3\n")
+        .set("EVERSTEP_CONFIG", "everstep.toml")
+        .set("EVERSTEP_AMQP__URL", "amqp://u:s3cret@mq/%2f")
+        .set("EVERSTEP_POSTGRES__POOL_MAX", "4");
+    for (name, args) in [("settings", &["settings"][..]), ("settings_json", &["settings", "--output", "json"])] {
+        let told = rig.run(args);
+        assert!(!told.contains("s3cret"), "{told}");
+        // What follows is the parts' own and listed in docs/reference/settings.md.
+        assert_snapshot!(name, told.split("[coordinator]").next().unwrap().split(",\"coordinator\"").next().unwrap());
+    }
+}
+
+#[test]
+fn settings_that_cannot_be_used_are_all_named() {
+    let unknown = Rig::new(Vec::new())
+        .file("everstep.toml", "[postgress]\nurl = \"x\"\n[coordinator]\nleese = 1\n")
+        .set("EVERSTEP_CONFIG", "everstep.toml")
+        .set("EVERSTEP_AMPQ__URL", "amqp://u:s3cret@mq/%2f")
+        .set("EVERSTEP_TEST_ANYTHING", "1");
+    assert_snapshot!("settings_unknown", unknown.run(&["settings"]));
+    let missing = Rig::new(Vec::new());
+    assert_snapshot!("coordinator_without_urls", missing.run(&["coordinator"]));
+    assert_snapshot!("migrate_without_url", missing.run(&["migrate"]));
+    assert_snapshot!("config_missing", missing.run(&["migrate", "--config", "nothing.toml"]).replace(missing.dir(), "[DIR]"));
+    let open = Rig::new(Vec::new()).set("EVERSTEP_COORDINATOR__HEARTBEAT", "0").set("EVERSTEP_WORKER__SLOTS", "0");
+    assert_snapshot!("dev_all_problems", open.run(&["dev", "--listen", "0.0.0.0:7070"]));
+}

@@ -1,0 +1,62 @@
+//! How the coordinator fails.
+
+/// A coordinator's error.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Nobody knows yet whether it was done: the answer did not come in time. Sending the same again tells.
+    #[error("{doing}: no answer in time; repeating it with the same id is safe")]
+    Unknown {
+        /// What was tried.
+        doing: &'static str,
+    },
+    /// The coordinator is stopping.
+    #[error("{doing}: this coordinator is stopping; repeating it elsewhere is safe")]
+    Stopping {
+        /// What was tried.
+        doing: &'static str,
+    },
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] everstep_store::Error),
+    /// The broker failed.
+    #[error(transparent)]
+    Broker(#[from] everstep_broker::Error),
+    /// The settings cannot work.
+    #[error("the settings cannot work: {}", .0.join("; "))]
+    Settings(Vec<String>),
+}
+
+/// What a caller does about an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ErrorKind {
+    /// Repeat it, with the same id.
+    Retry,
+    /// Repeating cannot help.
+    Refused,
+    /// A person has to look.
+    Broken,
+}
+
+impl Error {
+    /// What a caller does about it.
+    #[must_use]
+    pub const fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Unknown { .. } | Self::Stopping { .. } | Self::Broker(_) => ErrorKind::Retry,
+            Self::Store(error) => match error.kind() {
+                everstep_store::ErrorKind::Unavailable | everstep_store::ErrorKind::Conflict => ErrorKind::Retry,
+                everstep_store::ErrorKind::Refused => ErrorKind::Refused,
+                everstep_store::ErrorKind::Corrupt
+                | everstep_store::ErrorKind::NotMigrated
+                | everstep_store::ErrorKind::InUse => ErrorKind::Broken,
+            },
+            Self::Settings(_) => ErrorKind::Refused,
+        }
+    }
+
+    /// Whether repeating it is safe and may help.
+    #[must_use]
+    pub const fn is_retry_safe(&self) -> bool {
+        matches!(self.kind(), ErrorKind::Retry)
+    }
+}

@@ -1,0 +1,149 @@
+//! What the HTTP API, the CLI's embedded mode and tests ask of a running coordinator.
+
+use std::{sync::{Arc, atomic::Ordering}, time::Duration};
+
+use everstep_engine::{
+    Answer, Input, What,
+    start::{MessageKey, NameKey, Start},
+};
+use everstep_protocol::{
+    Fingerprint, InstanceId, InstanceUid, Namespace, Payload, WorkflowName,
+    limits::Limits,
+    start::StartReply,
+};
+use everstep_store::Store;
+
+use crate::{arrival::{Arrival, Told}, error::Error, shared::Shared, turn::start_reply};
+
+/// How long a caller waits for a decision before it is told "unknown".
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+
+/// A handle on a running coordinator. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// A start that passed the checks at the edge.
+#[derive(Clone, Debug)]
+pub struct StartRequest {
+    /// Namespace.
+    pub namespace: Namespace,
+    /// Workflow.
+    pub workflow: WorkflowName,
+    /// The instance's id; generated if absent.
+    pub id: Option<InstanceId>,
+    /// The input.
+    pub input: Payload,
+    /// What a resend of the same request is known by, if it has no id of its own.
+    pub message: Option<MessageKey>,
+}
+
+/// Whether the coordinator can work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// The loop turns.
+    pub loop_turns: bool,
+    /// The store answers.
+    pub store: bool,
+    /// The broker is connected both ways.
+    pub broker: bool,
+}
+
+impl Handle {
+    /// Starts an instance, and answers after the commit.
+    ///
+    /// Errors: [`Error::Unknown`] when the decision did not come in time; repeating with the same id tells.
+    pub async fn start(&self, start: StartRequest) -> Result<StartReply, Error> {
+        let start = prepare(start, self.shared.settings.limits)?;
+        let workflow = start.name.workflow.clone();
+        let told = self.ask("start an instance", Input::Start(Box::new(start))).await?;
+        let id = told.id.as_ref().map(InstanceId::as_str);
+        Ok(start_reply(&told.answer, workflow.as_str(), id))
+    }
+
+    /// Terminates an instance. The same `operation` gets its first answer again (rule W4).
+    pub async fn terminate(
+        &self,
+        name: NameKey,
+        operation: String,
+        reason: Option<String>,
+    ) -> Result<Answer, Error> {
+        self.on("terminate an instance", &name, What::Terminate { operation, reason }).await
+    }
+
+    /// Lets a parked instance go on (rule P41).
+    pub async fn retry(&self, name: NameKey, operation: String) -> Result<Answer, Error> {
+        self.on("retry an instance", &name, What::Retry { operation }).await
+    }
+
+    /// The store, for views.
+    #[must_use]
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.shared.store
+    }
+
+    /// The installation's limits.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        self.shared.settings.limits
+    }
+
+    /// The coordinator's metrics.
+    #[must_use]
+    pub fn metrics(&self) -> &prometheus::Registry {
+        &self.shared.metrics.registry
+    }
+
+    /// Whether the coordinator can work: asks the store.
+    pub async fn health(&self) -> Health {
+        let asked = tokio::time::timeout(Duration::from_secs(2), self.shared.store.incarnation()).await;
+        let turned = Duration::from_millis(self.shared.turned_ms.load(Ordering::Relaxed));
+        Health {
+            loop_turns: self.shared.began.elapsed().saturating_sub(turned) < Duration::from_secs(10),
+            store: matches!(asked, Ok(Ok(_))),
+            broker: self.shared.broker.health().borrow().is_up(),
+        }
+    }
+
+    async fn on(&self, doing: &'static str, name: &NameKey, what: What) -> Result<Answer, Error> {
+        match self.shared.store.find(name).await? {
+            Some(instance) => Ok(self.ask(doing, Input::On { instance, what }).await?.answer),
+            None => Ok(Answer::NotFound),
+        }
+    }
+
+    async fn ask(&self, doing: &'static str, input: Input) -> Result<Told, Error> {
+        if self.shared.is_stopping() {
+            return Err(Error::Stopping { doing });
+        }
+        let (arrival, answer) = Arrival::answered(input);
+        self.shared.submit(arrival);
+        match tokio::time::timeout(ANSWER_WITHIN, answer).await {
+            Ok(Ok(told)) => Ok(told),
+            Ok(Err(_)) | Err(_) => Err(Error::Unknown { doing }),
+        }
+    }
+}
+
+/// Gives a start what only the shell has: ids, random bytes, the fingerprint.
+pub(crate) fn prepare(start: StartRequest, limits: Limits) -> Result<Start, Error> {
+    let refused = |reason: String| {
+        Error::Store(everstep_store::Error::new(everstep_store::ErrorKind::Refused, "check a start", reason))
+    };
+    everstep_protocol::start::check_input(&start.input, limits.input_bytes)
+        .map_err(|error| refused(error.to_string()))?;
+    let fingerprint = Fingerprint::of(&start.input).map_err(|error| refused(error.to_string()))?;
+    let uid = InstanceUid::generate();
+    let id = start.id.unwrap_or_else(|| {
+        InstanceId::new(uid.to_string()).expect("a UUID is a valid instance id")
+    });
+    Ok(Start {
+        uid,
+        name: NameKey { namespace: start.namespace, workflow: start.workflow, id },
+        input: start.input,
+        fingerprint,
+        seed: rand::random(),
+        message: start.message,
+    })
+}

@@ -1,0 +1,131 @@
+//! The HTTP API: what people and programs outside the fleet ask of a coordinator, and what it answers.
+//!
+//! It translates and decides nothing: names are checked by their newtypes, work goes to the loop through [`Handle`], views
+//! come from the store. Its JSON shapes ([`view`], [`journal`]) are its own, apart from the stored types, so that a change
+//! of the store never changes the API by accident. Every refusal is one `match` in [`problem`].
+//!
+//! There is no access control yet, hence only loopback is served ([`check_listen`]) and requests that a browser was
+//! tricked into sending are refused ([`guard`]).
+//!
+//! | route | |
+//! | --- | --- |
+//! | `POST /v1/{namespace}/workflows/{workflow}/instances` | start an instance |
+//! | `GET /v1/{namespace}/workflows/{workflow}/instances` | list those of a workflow |
+//! | `GET /v1/{namespace}/instances` | list all of a namespace |
+//! | `GET /v1/{namespace}/workflows/{workflow}/instances/{id}` | one instance |
+//! | `GET .../{id}/journal` | its journal |
+//! | `POST .../{id}/terminate` | end it now |
+//! | `POST .../{id}/retry` | let a parked one go on |
+//! | `GET /v1/{namespace}/rejected` | messages that could not be accepted |
+//! | `GET /healthz`, `/readyz`, `/metrics` | for probes and Prometheus |
+
+mod control;
+mod extract;
+mod guard;
+mod health;
+mod instances;
+mod journal;
+mod problem;
+mod rejected;
+mod view;
+
+use std::io;
+use std::net::SocketAddr;
+
+use axum::{
+    Router,
+    extract::{DefaultBodyLimit, MatchedPath, Request},
+    middleware,
+    routing::{get, post},
+};
+use tokio::net::TcpListener;
+use tower_http::{limit::RequestBodyLimitLayer, trace::TraceLayer};
+
+use crate::Handle;
+
+/// An address that is not served. Trying it again gives the same answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "http.listen {0} is refused: the API has no access control yet, so only a loopback address such as 127.0.0.1:7070 is \
+     served; to reach it from elsewhere, put a proxy that checks access on this host"
+)]
+pub struct ListenError(pub SocketAddr);
+
+/// Whether the API may be served at this address: on loopback only, as long as there is no access control.
+pub fn check_listen(addr: SocketAddr) -> Result<(), ListenError> {
+    if addr.ip().to_canonical().is_loopback() { Ok(()) } else { Err(ListenError(addr)) }
+}
+
+/// Serves the API until `stop` is done and the requests under way are answered.
+///
+/// Errors: the listener is not on loopback ([`ListenError`]), or it fails.
+pub async fn serve(
+    listener: TcpListener,
+    handle: Handle,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
+    let addr = listener.local_addr()?;
+    check_listen(addr).map_err(|error| io::Error::new(io::ErrorKind::PermissionDenied, error))?;
+    tracing::info!(%addr, "serving HTTP");
+    axum::serve(listener, router(handle)).with_graceful_shutdown(stop).await
+}
+
+/// All routes.
+pub fn router(handle: Handle) -> Router {
+    let body_max = body_bytes_max(handle.limits().input_bytes);
+    let of_workflow = "/v1/{namespace}/workflows/{workflow}/instances";
+    let of_instance = |rest: &str| format!("{of_workflow}/{{id}}{rest}");
+    Router::new()
+        .route(of_workflow, post(instances::start).get(instances::list_of_workflow))
+        .route("/v1/{namespace}/instances", get(instances::list))
+        .route(&of_instance(""), get(instances::get))
+        .route(&of_instance("/journal"), get(journal::get))
+        .route(&of_instance("/terminate"), post(control::terminate))
+        .route(&of_instance("/retry"), post(control::retry))
+        .route("/v1/{namespace}/rejected", get(rejected::list))
+        .route("/healthz", get(health::healthz))
+        .route("/readyz", get(health::readyz))
+        .route("/metrics", get(health::metrics))
+        .fallback(guard::no_such_route)
+        .method_not_allowed_fallback(guard::wrong_method)
+        .layer(DefaultBodyLimit::disable())
+        .layer(RequestBodyLimitLayer::new(body_max))
+        .layer(middleware::map_response(guard::body_too_large))
+        .layer(middleware::from_fn(guard::only_from_here))
+        .layer(TraceLayer::new_for_http().make_span_with(span))
+        .with_state(handle)
+}
+
+/// The most bytes of a request body that are read. Generous, because the limit of an input counts its compact text and a
+/// person may send it indented; the exact check follows.
+fn body_bytes_max(input_bytes: u64) -> usize {
+    usize::try_from(input_bytes.saturating_mul(4).saturating_add(64 * 1024)).unwrap_or(usize::MAX)
+}
+
+/// No path and no query: ids and cursors are user data.
+fn span(request: &Request) -> tracing::Span {
+    let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str);
+    tracing::debug_span!("http", method = %request.method(), route)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_loopback_is_served() {
+        for addr in ["127.0.0.1:7070", "127.9.0.1:1", "[::1]:7070", "[::ffff:127.0.0.1]:1"] {
+            assert_eq!(check_listen(addr.parse().unwrap()), Ok(()), "{addr}");
+        }
+        for addr in ["0.0.0.0:7070", "[::]:7070", "10.0.0.1:7070", "192.168.1.1:80"] {
+            let error = check_listen(addr.parse().unwrap()).unwrap_err();
+            assert!(error.to_string().contains(addr), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_body_may_be_larger_than_the_input_in_it() {
+        assert_eq!(body_bytes_max(1 << 20), (4 << 20) + 65_536);
+        assert_eq!(body_bytes_max(u64::MAX), usize::MAX);
+    }
+}

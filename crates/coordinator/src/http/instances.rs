@@ -1,0 +1,226 @@
+//! Starting, listing and showing instances.
+
+use axum::{
+    Json,
+    extract::State,
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use everstep_engine::start::{MessageKey, NameKey};
+use everstep_protocol::{
+    InstanceId, InstanceUid, Namespace, Payload, WorkflowName,
+    start::{StartOutcome, StartReply},
+};
+use everstep_store::{Cursor, Filter, StatusWord};
+use serde::Deserialize;
+use serde_json::{json, value::RawValue};
+
+use super::{
+    extract::{InstancePath, JsonBody, NamespacePath, NoQuery, Operation, Strict, WorkflowPath, limit},
+    problem::Refusal,
+    view::{Instance, Page},
+};
+use crate::{Error, Handle, StartRequest};
+
+/// The application id under which the operation ids of HTTP starts count (rule P27).
+const APP_ID: &str = "http";
+const PAGE_DEFAULT: u32 = 50;
+const PAGE_MAX: u32 = 200;
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StartBody<'a> {
+    #[serde(default)]
+    id: Option<String>,
+    #[serde(default, borrow)]
+    input: Option<&'a RawValue>,
+}
+
+/// `POST .../instances`: 201 if an instance was created, 200 if one with the same input exists, 409 if with another.
+pub(super) async fn start(
+    State(handle): State<Handle>,
+    WorkflowPath { namespace, workflow }: WorkflowPath,
+    Strict(NoQuery {}): Strict<NoQuery>,
+    operation: Operation,
+    body: JsonBody,
+) -> Result<Response, Refusal> {
+    let StartBody { id, input } = body.read()?;
+    let id = id.map(InstanceId::new).transpose()?;
+    let input = read_input(input, handle.limits().input_bytes)?;
+    let repeatable = id.is_some() || operation.given;
+    let message = MessageKey {
+        namespace: namespace.clone(),
+        workflow: workflow.clone(),
+        app_id: APP_ID.to_owned(),
+        message_id: operation.id,
+    };
+    let request = StartRequest {
+        namespace: namespace.clone(),
+        workflow: workflow.clone(),
+        id,
+        input,
+        message: Some(message),
+    };
+    let asked = request.id.as_ref().map(ToString::to_string);
+    let reply = handle.start(request).await.map_err(|error| match error {
+        Error::Unknown { .. } => Refusal::Unknown { id: asked, repeatable },
+        error => Refusal::Engine(error),
+    })?;
+    let (status, id) = outcome(reply, repeatable)?;
+    started(&handle, status, NameKey { namespace, workflow, id }).await
+}
+
+fn read_input(input: Option<&RawValue>, limit: u64) -> Result<Payload, Refusal> {
+    let input = match input {
+        None => Payload::null(),
+        Some(raw) => Payload::from_text(raw.get()).map_err(Refusal::Input)?,
+    };
+    let bytes = input.len() as u64;
+    if bytes > limit { Err(Refusal::InputTooLarge { bytes, limit }) } else { Ok(input) }
+}
+
+fn outcome(reply: StartReply, repeatable: bool) -> Result<(StatusCode, InstanceId), Refusal> {
+    let StartReply { outcome, id, status, code, message, .. } = reply;
+    let known = |id: Option<String>| match id.map(InstanceId::new) {
+        Some(Ok(id)) => Ok(id),
+        _ => Err(Refusal::Bug("the reply to a start bears no instance id".to_owned())),
+    };
+    match outcome {
+        StartOutcome::Created => Ok((StatusCode::CREATED, known(id)?)),
+        StartOutcome::Exists => Ok((StatusCode::OK, known(id)?)),
+        StartOutcome::Conflict => {
+            let id = known(id)?.to_string();
+            let status = status.map_or_else(String::new, |status| format!(", it is {status}"));
+            let detail = message.unwrap_or_else(|| format!("instance {id} exists with another input{status}"));
+            Err(Refusal::Conflict { id, detail })
+        }
+        StartOutcome::Rejected => {
+            let detail = message.unwrap_or_else(|| "the start can never be accepted".to_owned());
+            Err(Refusal::Rejected { code, detail })
+        }
+        StartOutcome::Unknown => Err(Refusal::Unknown { id, repeatable }),
+    }
+}
+
+/// The view of what was just started. If it cannot be read now, the start still stands: the answer is its name alone.
+async fn started(handle: &Handle, status: StatusCode, name: NameKey) -> Result<Response, Refusal> {
+    let path = format!("/v1/{}/workflows/{}/instances/{}", name.namespace, name.workflow, name.id);
+    let location = HeaderValue::from_str(&path).map_err(|error| Refusal::Bug(error.to_string()))?;
+    Ok((status, [(header::LOCATION, location)], done(handle, &name).await).into_response())
+}
+
+/// The instance after something was done to it; its name alone if it cannot be read now.
+pub(super) async fn done(handle: &Handle, name: &NameKey) -> Response {
+    if let Ok(Some(view)) = handle.store().instance(name).await {
+        return Json(Instance::from(view)).into_response();
+    }
+    Json(json!({"namespace": name.namespace, "workflow": name.workflow, "id": name.id})).into_response()
+}
+
+/// `GET .../instances/{id}`.
+pub(super) async fn get(
+    State(handle): State<Handle>,
+    InstancePath(name): InstancePath,
+    Strict(NoQuery {}): Strict<NoQuery>,
+) -> Result<Json<Instance>, Refusal> {
+    let view = handle.store().instance(&name).await?.ok_or_else(|| not_found(&name))?;
+    Ok(Json(Instance::from(view)))
+}
+
+/// There is no instance of this name.
+pub(super) fn not_found(name: &NameKey) -> Refusal {
+    Refusal::NotFound(format!("there is no instance {} of workflow {} in {}", name.id, name.workflow, name.namespace))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ListQuery {
+    status: Option<String>,
+    limit: Option<u32>,
+    cursor: Option<String>,
+}
+
+/// `GET /v1/{namespace}/workflows/{workflow}/instances`.
+pub(super) async fn list_of_workflow(
+    State(handle): State<Handle>,
+    WorkflowPath { namespace, workflow }: WorkflowPath,
+    Strict(query): Strict<ListQuery>,
+) -> Result<Json<Page>, Refusal> {
+    page(&handle, namespace, Some(workflow), query).await
+}
+
+/// `GET /v1/{namespace}/instances`.
+pub(super) async fn list(
+    State(handle): State<Handle>,
+    NamespacePath(namespace): NamespacePath,
+    Strict(query): Strict<ListQuery>,
+) -> Result<Json<Page>, Refusal> {
+    page(&handle, namespace, None, query).await
+}
+
+async fn page(
+    handle: &Handle,
+    namespace: Namespace,
+    workflow: Option<WorkflowName>,
+    query: ListQuery,
+) -> Result<Json<Page>, Refusal> {
+    let limit = limit(query.limit, PAGE_DEFAULT, PAGE_MAX)?;
+    let status = query.status.as_deref().map(read_status).transpose()?;
+    let cursor = query.cursor.as_deref().map(read_cursor).transpose()?;
+    let filter = Filter { namespace, workflow, status };
+    let page = handle.store().instances(&filter, cursor.as_ref(), limit).await?;
+    let instances = page.rows.into_iter().map(Instance::from).collect();
+    Ok(Json(Page { instances, next: page.next.map(|cursor| cursor.0.to_string()) }))
+}
+
+fn read_status(word: &str) -> Result<StatusWord, Refusal> {
+    StatusWord::parse(word).ok_or_else(|| {
+        let words = StatusWord::ALL.map(StatusWord::word).join(", ");
+        Refusal::Query(format!("status {word:?} is refused, it must be one of {words}"))
+    })
+}
+
+fn read_cursor(text: &str) -> Result<Cursor, Refusal> {
+    let uid = text.parse().map_err(|_| {
+        Refusal::Query("the cursor is refused, it must be the `next` of an earlier page".to_owned())
+    })?;
+    Ok(Cursor(InstanceUid(uid)))
+}
+
+#[cfg(test)]
+mod tests {
+    //! Proves what becomes of a start's body and reply. The routes as a whole are tested in tests/http.rs.
+    use super::*;
+
+    fn reply(outcome: StartOutcome) -> StartReply {
+        let id = Some("o-1".to_owned());
+        StartReply { outcome, workflow: None, id, status: None, code: None, message: None, retry_safe: true }
+    }
+
+    #[test]
+    fn p27_each_outcome_has_its_answer() {
+        assert!(matches!(outcome(reply(StartOutcome::Created), false), Ok((StatusCode::CREATED, _))));
+        assert!(matches!(outcome(reply(StartOutcome::Exists), false), Ok((StatusCode::OK, _))));
+        let conflict = StartReply { status: Some("open".to_owned()), ..reply(StartOutcome::Conflict) };
+        let Err(Refusal::Conflict { detail, .. }) = outcome(conflict, false) else { panic!("no conflict") };
+        assert_eq!(detail, "instance o-1 exists with another input, it is open");
+        let unknown = outcome(reply(StartOutcome::Unknown), true);
+        assert!(matches!(unknown, Err(Refusal::Unknown { repeatable: true, .. })));
+    }
+
+    #[test]
+    fn p04_the_limit_itself_is_accepted_and_blanks_do_not_count() {
+        let raw = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
+        assert!(matches!(read_input(Some(&raw("[1,   2]")), 5), Ok(input) if input.as_str() == "[1,2]"));
+        let refused = read_input(Some(&raw("[1,22]")), 5);
+        assert!(matches!(refused, Err(Refusal::InputTooLarge { bytes: 6, limit: 5 })));
+        assert!(matches!(read_input(None, 5), Ok(input) if input == Payload::null()));
+    }
+
+    #[test]
+    fn a_wrong_status_names_the_right_ones() {
+        let Err(Refusal::Query(detail)) = read_status("done") else { panic!("accepted") };
+        assert!(detail.contains("\"done\"") && detail.contains("queued, running, waiting"), "{detail}");
+        assert!(read_cursor("x").is_err());
+    }
+}

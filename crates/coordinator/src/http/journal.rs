@@ -1,0 +1,202 @@
+//! The journal of an instance as JSON, a page at a time.
+
+use axum::{Json, extract::State};
+use everstep_protocol::{
+    Position,
+    journal::{Attempted, End, Entry, Fact, Opened, Outcome, Wait},
+};
+use everstep_store::Range;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::{
+    extract::{InstancePath, Strict, limit},
+    instances::not_found,
+    problem::Refusal,
+    view::{CallView, Error, raw, time},
+};
+use crate::Handle;
+
+const PAGE_DEFAULT: u32 = 100;
+/// What a store gives at most.
+const PAGE_MAX: u32 = 1000;
+/// The most bytes of payload in a page; at least one entry always comes.
+const PAGE_BYTES_MAX: usize = 4 << 20;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct JournalQuery {
+    after: Option<u64>,
+    limit: Option<u32>,
+}
+
+/// A page of a journal.
+#[derive(Debug, Serialize)]
+pub(super) struct Page {
+    run: u32,
+    entries: Vec<EntryView>,
+    /// What to give as `after` for the next page, if there is one.
+    next: Option<u64>,
+}
+
+/// One entry; which fields it has depends on `kind`. The seed of an instance is never shown.
+#[derive(Debug, Default, Serialize)]
+struct EntryView {
+    position: u64,
+    at: String,
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    call: Option<CallView>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    generation: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attempt: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    called_after: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    started_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    build: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outcome: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wait: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    until: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pool: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    function: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Error>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    counts: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+}
+
+/// `GET .../{id}/journal`, of the current run.
+pub(super) async fn get(
+    State(handle): State<Handle>,
+    InstancePath(name): InstancePath,
+    Strict(query): Strict<JournalQuery>,
+) -> Result<Json<Page>, Refusal> {
+    let limit = limit(query.limit, PAGE_DEFAULT, PAGE_MAX)?;
+    let view = handle.store().instance(&name).await?.ok_or_else(|| not_found(&name))?;
+    let range = Range { uid: view.uid, run: view.run, after: Position(query.after.unwrap_or(0)) };
+    let mut entries = handle.store().journal(vec![range], PAGE_BYTES_MAX).await?.pop().unwrap_or_default();
+    entries.truncate(limit as usize);
+    let next = entries.last().map(|entry| entry.position).filter(|last| *last < view.position).map(|last| last.0);
+    Ok(Json(Page { run: view.run.0, entries: entries.into_iter().map(EntryView::from).collect(), next }))
+}
+
+impl From<Entry> for EntryView {
+    fn from(entry: Entry) -> Self {
+        let start = Self {
+            position: entry.position.0,
+            at: time(entry.at),
+            kind: entry.fact.word(),
+            call: entry.fact.call().map(CallView::from),
+            ..Self::default()
+        };
+        match entry.fact {
+            Fact::Started(started) => Self {
+                generation: Some(started.generation.0),
+                input: Some(raw(&started.input)),
+                ..start
+            },
+            Fact::Attempted(attempted) => start.attempted(attempted),
+            Fact::Opened(opened) => start.opened(opened),
+            Fact::Lost(lost) => {
+                Self { session: Some(lost.session.to_string()), counts: Some(lost.counts), ..start }
+            }
+            Fact::Parked(parked) => {
+                Self { code: Some(parked.code.word()), message: Some(parked.message), ..start }
+            }
+            Fact::Fired { .. } | Fact::Retried => start,
+            Fact::Ended(end) => start.ended(end),
+        }
+    }
+}
+
+impl EntryView {
+    fn attempted(self, attempted: Attempted) -> Self {
+        let begun = Self {
+            attempt: Some(attempted.attempt.0),
+            called_after: Some(attempted.called_after.0),
+            started_at: Some(time(attempted.started_at)),
+            key: Some(attempted.key.to_string()),
+            build: Some(attempted.build.to_string()),
+            session: Some(attempted.session.to_string()),
+            ..self
+        };
+        match attempted.outcome {
+            Outcome::Succeeded(output) => {
+                Self { outcome: Some("succeeded"), output: Some(raw(&output)), ..begun }
+            }
+            Outcome::Failed { failure, retry_at } => Self {
+                outcome: Some("failed"),
+                error: Some(Error::from(failure)),
+                retry_at: retry_at.map(time),
+                ..begun
+            },
+        }
+    }
+
+    fn opened(self, opened: Opened) -> Self {
+        let opening = Self { called_after: Some(opened.called_after.0), ..self };
+        match opened.wait {
+            Wait::Sleep { until } => Self { wait: Some("sleep"), until: Some(time(until)), ..opening },
+            Wait::Remote(remote) => Self {
+                wait: Some("remote_step"),
+                pool: Some(remote.pool.to_string()),
+                function: Some(remote.function.to_string()),
+                key: Some(remote.key.to_string()),
+                input: Some(raw(&remote.input)),
+                ..opening
+            },
+        }
+    }
+
+    fn ended(self, end: End) -> Self {
+        match end {
+            End::Complete(output) => Self { outcome: Some("complete"), output: Some(raw(&output)), ..self },
+            End::Errored(failure) => {
+                Self { outcome: Some("errored"), error: Some(Error::from(failure)), ..self }
+            }
+            End::Terminated { reason } => Self { outcome: Some("terminated"), message: reason, ..self },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use everstep_protocol::{Generation, Payload, Timestamp, journal::Started};
+
+    use super::*;
+
+    #[test]
+    fn a_first_entry_shows_its_input_and_not_its_seed() {
+        let input = Payload::from_text(r#"{"total":1.10}"#).unwrap();
+        let fact = Fact::Started(Started { input, seed: [7; 32], generation: Generation(1) });
+        let view = EntryView::from(Entry { position: Position(1), at: Timestamp(0), fact });
+        let text = serde_json::to_string(&view).unwrap();
+        let expected = concat!(
+            r#"{"position":1,"at":"1970-01-01T00:00:00.000000Z","kind":"started","generation":1,"#,
+            r#""input":{"total":1.10}}"#
+        );
+        assert_eq!(text, expected);
+    }
+}

@@ -1,0 +1,82 @@
+//! What a coordinator counts. Labels are bounded: never an id, never a text from outside.
+
+use prometheus::{
+    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
+    core::Collector,
+};
+
+/// The metrics of one coordinator, on a registry of its own.
+#[derive(Clone, Debug)]
+pub(crate) struct Metrics {
+    pub(crate) registry: Registry,
+    pub(crate) answers: IntCounterVec,
+    pub(crate) batch_inputs: Histogram,
+    pub(crate) batch_failures: IntCounterVec,
+    pub(crate) commit_seconds: Histogram,
+    pub(crate) waiting: IntGauge,
+    pub(crate) messages: IntCounterVec,
+    pub(crate) messages_sent: IntCounter,
+    pub(crate) unreadable: IntCounterVec,
+    pub(crate) set_aside: IntCounter,
+    pub(crate) rejected: IntCounterVec,
+    pub(crate) sessions: IntGauge,
+    pub(crate) sessions_ended: IntCounterVec,
+    pub(crate) timer_lateness: HistogramVec,
+    pub(crate) leases_unconfirmed: IntCounter,
+    pub(crate) lifecycles: IntCounterVec,
+}
+
+impl Metrics {
+    pub(crate) fn new() -> Self {
+        let registry = Registry::new();
+        let seconds = vec![0.000_5, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0, 30.0];
+        let sizes = vec![1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 256.0];
+        let vec = |name: &str, help: &str, label: &str| {
+            keep(&registry, IntCounterVec::new(Opts::new(name, help), &[label]))
+        };
+        let histogram = |name: &str, help: &str, buckets: Vec<f64>| {
+            keep(&registry, Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets)))
+        };
+        Self {
+            answers: vec("everstep_decisions_total", "Decided inputs by answer.", "answer"),
+            batch_inputs: histogram("everstep_batch_inputs", "Inputs in one committed transaction.", sizes),
+            batch_failures: vec("everstep_batch_failures_total", "Transactions that did not commit, by kind.", "kind"),
+            commit_seconds: histogram(
+                "everstep_commit_seconds",
+                "From the first statement of a transaction to its commit.",
+                seconds.clone(),
+            ),
+            waiting: keep(&registry, IntGauge::new("everstep_inputs_waiting", "Inputs that wait for a batch.")),
+            messages: vec("everstep_messages_received_total", "Messages received, by queue kind.", "queue"),
+            messages_sent: keep(&registry, IntCounter::new("everstep_messages_sent_total", "Messages handed to the broker.")),
+            unreadable: vec("everstep_messages_unreadable_total", "Messages that are no envelope, by queue kind.", "queue"),
+            set_aside: keep(
+                &registry,
+                IntCounter::new("everstep_messages_set_aside_total", "Messages of another incarnation."),
+            ),
+            rejected: vec("everstep_starts_rejected_total", "Starts that can never be accepted, by code.", "code"),
+            sessions: keep(&registry, IntGauge::new("everstep_sessions", "Live sessions as this coordinator knows them.")),
+            sessions_ended: vec("everstep_sessions_ended_total", "Sessions ended by this coordinator, by cause.", "cause"),
+            timer_lateness: keep(
+                &registry,
+                HistogramVec::new(
+                    HistogramOpts::new("everstep_timer_lateness_seconds", "From due to the scan that found it.")
+                        .buckets(seconds),
+                    &[],
+                ),
+            ),
+            leases_unconfirmed: keep(
+                &registry,
+                IntCounter::new("everstep_leases_unconfirmed_total", "Leases ended because their holder never confirmed them."),
+            ),
+            lifecycles: vec("everstep_lifecycle_messages_total", "Lifecycle messages by outcome of their publication.", "outcome"),
+            registry,
+        }
+    }
+}
+
+fn keep<C: Collector + Clone + 'static>(registry: &Registry, collector: prometheus::Result<C>) -> C {
+    let collector = collector.expect("names, labels and buckets are constants that are valid");
+    registry.register(Box::new(collector.clone())).expect("each metric has a name of its own");
+    collector
+}

@@ -1,0 +1,12 @@
+//! The services around the loop. Each has one job and ends with the coordinator.
+
+pub(crate) mod clean;
+pub(crate) mod dispatch;
+pub(crate) mod duties;
+pub(crate) mod intake;
+pub(crate) mod outbox;
+pub(crate) mod rejections;
+pub(crate) mod sessions;
+pub(crate) mod starts;
+pub(crate) mod timers;
+pub(crate) mod watch;

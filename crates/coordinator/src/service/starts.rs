@@ -1,0 +1,205 @@
+//! Start messages: checked here, at the edge, so that bad input harms nobody else's work (rule W40). What is dead-lettered by
+//! the broker is recorded in the same way.
+
+use std::sync::Arc;
+
+use everstep_broker::{Consume, HeaderValue, Incoming, Message, Properties, Settle};
+use everstep_engine::{Input, start::MessageKey};
+use everstep_protocol::{
+    Namespace, Payload, WorkflowName,
+    start::{Encoding, StartError, StartMessage, StartOutcome, StartReply},
+    topology,
+};
+use everstep_store::Rejected;
+
+use crate::{
+    arrival::{Arrival, Debt, ReplyTo, Share},
+    handle::{StartRequest, prepare},
+    shared::{Rejection, Shared},
+};
+
+/// Bytes of a rejected body that are kept.
+const KEPT_BYTES: usize = 1 << 20;
+
+/// Reads the start queue of one namespace.
+pub(crate) async fn run(shared: Arc<Shared>, namespace: Namespace) -> Result<(), crate::Error> {
+    let consume = Consume {
+        queue: topology::start_queue(&namespace).into(),
+        prefetch: shared.settings.start_prefetch,
+    };
+    let mut consumer = shared.broker.consume(consume).await?;
+    loop {
+        if let Incoming::Delivery(delivery) = consumer.next().await {
+            shared.metrics.messages.with_label_values(&["start"]).inc();
+            let (message, settle) = delivery.split();
+            take(&shared, &namespace, message, settle);
+        }
+    }
+}
+
+/// Records what the broker gave up on.
+pub(crate) async fn run_dead(shared: Arc<Shared>, namespace: Namespace) -> Result<(), crate::Error> {
+    let consume = Consume { queue: topology::dead_queue(&namespace).into(), prefetch: 50 };
+    let mut consumer = shared.broker.consume(consume).await?;
+    loop {
+        if let Incoming::Delivery(delivery) = consumer.next().await {
+            shared.metrics.messages.with_label_values(&["dead"]).inc();
+            let (message, settle) = delivery.split();
+            let refusal = Refusal {
+                code: "dead_letter",
+                reason: "the broker delivered it too often, or it expired".to_owned(),
+                reply_to: None,
+            };
+            reject(&shared, &namespace, &message, settle, refusal);
+        }
+    }
+}
+
+fn take(shared: &Shared, namespace: &Namespace, message: Message, settle: Settle) {
+    match check(shared, namespace, &message) {
+        Ok((start, reply_to)) => {
+            let message = Share::divide(settle, 1).pop();
+            let debt = Debt { message, reply: None, reply_to };
+            shared.submit(Arrival { input: Input::Start(Box::new(start)), debt, held: 0 });
+        }
+        Err(refusal) => reject(shared, namespace, &message, settle, refusal),
+    }
+}
+
+/// Why a message is refused.
+struct Refusal {
+    code: &'static str,
+    reason: String,
+    reply_to: Option<ReplyTo>,
+}
+
+type Checked = (everstep_engine::start::Start, Option<ReplyTo>);
+
+fn check(shared: &Shared, namespace: &Namespace, message: &Message) -> Result<Checked, Refusal> {
+    let properties = &message.properties;
+    let reply_to = reply_to(properties)?;
+    let refuse = |error: &StartError| Refusal {
+        code: error.code(),
+        reason: error.to_string(),
+        reply_to: reply_to.clone(),
+    };
+    let encoding = Encoding::of(properties.content_type.as_deref()).ok_or_else(|| {
+        let text = properties.content_type.clone().unwrap_or_default();
+        refuse(&StartError::ContentType(text))
+    })?;
+    let limits = shared.settings.limits;
+    let parsed = StartMessage::parse(encoding, &message.body, limits.input_bytes);
+    let start = parsed.map_err(|error| refuse(&error))?;
+    let key = message_key(namespace, &start.workflow, properties);
+    if start.id.is_none() && key.is_none() {
+        return Err(refuse(&StartError::NoIdentity));
+    }
+    let request = StartRequest {
+        namespace: namespace.clone(),
+        workflow: start.workflow,
+        id: start.id,
+        input: start.input,
+        message: key,
+    };
+    let prepared = prepare(request, limits).map_err(|error| Refusal {
+        code: "input",
+        reason: error.to_string(),
+        reply_to: reply_to.clone(),
+    })?;
+    Ok((prepared, reply_to))
+}
+
+fn message_key(
+    namespace: &Namespace,
+    workflow: &WorkflowName,
+    properties: &Properties,
+) -> Option<MessageKey> {
+    let message_id = properties.message_id.clone().filter(|id| !id.is_empty())?;
+    Some(MessageKey {
+        namespace: namespace.clone(),
+        workflow: workflow.clone(),
+        app_id: properties.app_id.clone().unwrap_or_default(),
+        message_id,
+    })
+}
+
+/// A reply may not be aimed at the engine's own queues (rule W17).
+fn reply_to(properties: &Properties) -> Result<Option<ReplyTo>, Refusal> {
+    let Some(queue) = properties.reply_to.clone().filter(|queue| !queue.is_empty()) else {
+        return Ok(None);
+    };
+    if queue.starts_with(topology::PREFIX) {
+        return Err(Refusal {
+            code: "reply_to",
+            reason: format!("reply_to {queue:?} lies under the engine's own prefix {:?}", topology::PREFIX),
+            reply_to: None,
+        });
+    }
+    Ok(Some(ReplyTo { queue, correlation_id: properties.correlation_id.clone() }))
+}
+
+fn reject(
+    shared: &Shared,
+    namespace: &Namespace,
+    message: &Message,
+    settle: Settle,
+    refusal: Refusal,
+) {
+    tracing::info!(code = refusal.code, reason = %refusal.reason, "a start message is rejected");
+    let kept = message.body.len().min(KEPT_BYTES);
+    let reply = refusal.reply_to.map(|to| {
+        let reply = StartReply {
+            outcome: StartOutcome::Rejected,
+            workflow: None,
+            id: None,
+            status: None,
+            code: Some(refusal.code.to_owned()),
+            message: Some(refusal.reason.clone()),
+            retry_safe: false,
+        };
+        (to, reply)
+    });
+    let record = Rejected {
+        namespace: namespace.clone(),
+        code: refusal.code.to_owned(),
+        reason: refusal.reason,
+        headers: headers(message),
+        body: message.body[..kept].to_vec(),
+        body_bytes: message.body.len() as u64,
+        // The same bytes are refused in the same way whenever they come, so no decision needs to be kept.
+        message: None,
+    };
+    let share = Share::divide(settle, 1).pop();
+    if shared.rejections.send(Rejection { record, message: share, reply }).is_err() {
+        tracing::debug!("a rejection is recorded at its redelivery: the coordinator is stopping");
+    }
+}
+
+/// The message's properties and headers as JSON, for the record.
+fn headers(message: &Message) -> Payload {
+    let properties = &message.properties;
+    let mut map = serde_json::Map::new();
+    let texts = [
+        ("message_id", &properties.message_id),
+        ("app_id", &properties.app_id),
+        ("content_type", &properties.content_type),
+        ("correlation_id", &properties.correlation_id),
+        ("reply_to", &properties.reply_to),
+    ];
+    for (name, text) in texts {
+        if let Some(text) = text {
+            map.insert(name.to_owned(), text.clone().into());
+        }
+    }
+    map.insert("routing_key".to_owned(), message.routing_key.clone().into());
+    let headers = properties.headers.iter().map(|(name, value)| {
+        let value: serde_json::Value = match value {
+            HeaderValue::Text(text) => text.clone().into(),
+            HeaderValue::Int(number) => (*number).into(),
+            HeaderValue::Bool(truth) => (*truth).into(),
+        };
+        (name.clone(), value)
+    });
+    map.insert("headers".to_owned(), serde_json::Value::Object(headers.collect()));
+    Payload::encode(&map).unwrap_or_default()
+}

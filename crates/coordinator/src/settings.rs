@@ -1,0 +1,91 @@
+//! The coordinator's settings.
+
+use everstep_protocol::{Millis, Namespace, limits::Limits};
+use serde::{Deserialize, Serialize};
+
+/// Settings of one coordinator. Times are in milliseconds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// The namespaces whose start queues it reads. Default: `default`.
+    pub namespaces: Vec<Namespace>,
+    /// How long a worker may be silent before its leases end, in milliseconds. Default 10,000.
+    pub lease: Millis,
+    /// How often workers send a heartbeat, in milliseconds. Default 2,000; at most a third of the lease.
+    pub heartbeat: Millis,
+    /// How long an inbox may be unroutable before its session ends early, in milliseconds. Default 2,000.
+    pub unroutable: Millis,
+    /// Report queues, by instance hash. The same on every coordinator and worker. Default 4.
+    pub report_queues: u32,
+    /// Unsettled messages that a report queue may have under way here. Default 200.
+    pub report_prefetch: u16,
+    /// Unsettled start messages under way here, per namespace. Default 500.
+    pub start_prefetch: u16,
+    /// Unsettled messages of the sessions queue under way here. Default 100.
+    pub session_prefetch: u16,
+    /// Tasks offered on one queue at once. Default 1,000.
+    pub window: u32,
+    /// How long an offer may stay unclaimed before it is made again, in milliseconds. Default 5,000.
+    pub offer_again: Millis,
+    /// Inputs in one transaction. Default 256.
+    pub batch: usize,
+    /// A second transaction begins only when this many inputs already wait. Default 64.
+    pub second_at: usize,
+    /// Holders of one instance that may die in a row without progress before it is parked. Default 10.
+    pub deaths_max: u32,
+    /// Runnable instances go straight to workers that announced room. Default true.
+    pub direct_grants: bool,
+    /// Limits of sizes and counts.
+    pub limits: Limits,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            namespaces: vec![Namespace::default()],
+            lease: Millis(10_000),
+            heartbeat: Millis(2_000),
+            unroutable: Millis(2_000),
+            report_queues: 4,
+            report_prefetch: 200,
+            start_prefetch: 500,
+            session_prefetch: 100,
+            window: 1_000,
+            offer_again: Millis(5_000),
+            batch: 256,
+            second_at: 64,
+            deaths_max: 10,
+            direct_grants: true,
+            limits: Limits::default(),
+        }
+    }
+}
+
+impl Settings {
+    /// Every problem, not only the first.
+    #[must_use]
+    pub fn validate(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        let mut check = |good: bool, problem: &str| {
+            if !good {
+                problems.push(format!("coordinator.{problem}"));
+            }
+        };
+        check(!self.namespaces.is_empty(), "namespaces must name at least one namespace");
+        check(self.heartbeat.as_u64() > 0, "heartbeat must be more than zero");
+        check(
+            self.heartbeat.as_u64().saturating_mul(3) <= self.lease.as_u64(),
+            "heartbeat must be at most a third of lease",
+        );
+        check(self.unroutable < self.lease, "unroutable must be less than lease");
+        check((1..=64).contains(&self.report_queues), "report_queues must be 1 to 64");
+        check(self.report_prefetch > 0, "report_prefetch must be more than zero");
+        check(self.start_prefetch > 0, "start_prefetch must be more than zero");
+        check(self.session_prefetch > 0, "session_prefetch must be more than zero");
+        check(self.window > 0, "window must be more than zero");
+        check((1..=10_000).contains(&self.batch), "batch must be 1 to 10000");
+        check(self.second_at > 0, "second_at must be more than zero");
+        check(self.deaths_max > 0, "deaths_max must be more than zero");
+        problems
+    }
+}

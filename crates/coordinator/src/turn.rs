@@ -1,0 +1,352 @@
+//! One turn: a batch becomes one transaction, then its messages leave, then its inputs are settled.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use everstep_engine::{
+    Answer, Effect, Input, What, Writes,
+    batch::{Batch, Loaded, Verdict},
+    rows::Needs,
+};
+use everstep_protocol::{
+    InstanceId, InstanceUid, Payload, Run,
+    journal::Entry,
+    start::{StartOutcome, StartReply},
+};
+use everstep_store::{ErrorKind, Rejected};
+
+use crate::{
+    arrival::{Arrival, Debt, Told},
+    sender,
+    shared::{Rejection, Shared},
+};
+
+/// How long a turn rests when no live connection took its messages.
+const UNSENT_PAUSE: Duration = Duration::from_millis(200);
+
+/// What the loop needs to know of a finished turn.
+#[derive(Debug, Default)]
+pub(crate) struct Finished {
+    /// The instances of the batch.
+    pub(crate) instances: HashSet<InstanceUid>,
+    /// Inputs that go to the next batch: their heads were locked elsewhere.
+    pub(crate) again: Vec<Arrival>,
+}
+
+/// What came of deciding a batch, inside its transaction.
+#[derive(Debug, Default)]
+struct Decided {
+    verdicts: Vec<Verdict>,
+    effects: Vec<Effect>,
+    /// First entries of new instances, which need not be read again to be granted.
+    fresh: HashMap<InstanceUid, Entry>,
+    credits: Vec<everstep_protocol::SessionId>,
+    sent: Vec<(InstanceUid, Run)>,
+    near: Vec<(everstep_protocol::Timestamp, InstanceUid, everstep_protocol::CallHash)>,
+    lifecycles: Vec<everstep_engine::lifecycle::Lifecycle>,
+    held_back: bool,
+}
+
+/// Runs a batch to its end: repeated while the store is away, in halves when the store refuses it (rule W20).
+pub(crate) async fn turn(shared: Arc<Shared>, batch: Vec<Arrival>) -> Finished {
+    let instances = batch.iter().filter_map(|arrival| arrival.input.instance()).collect();
+    let mut finished = Finished { instances, again: Vec::new() };
+    let (inputs, debts): (Vec<_>, Vec<_>) =
+        batch.into_iter().map(|arrival| (arrival.input, (arrival.debt, arrival.held))).unzip();
+    let mut parts = vec![(Arc::new(inputs), debts)];
+    while let Some((inputs, debts)) = parts.pop() {
+        match commit(&shared, &inputs).await {
+            Ok(decided) => conclude(&shared, &inputs, debts, decided, &mut finished).await,
+            Err(_) if inputs.len() > 1 => {
+                // The second half is pushed first, so that inputs of one head keep their order.
+                let mut debts = debts;
+                let right = debts.split_off(inputs.len() / 2);
+                let (one, other) = inputs.split_at(inputs.len() / 2);
+                parts.push((Arc::new(other.to_vec()), right));
+                parts.push((Arc::new(one.to_vec()), debts));
+            }
+            Err(message) => culprit(&shared, &inputs[0], debts, &message),
+        }
+    }
+    finished
+}
+
+/// One transaction. An error means that the store will never take these rows; what may be repeated is repeated here.
+async fn commit(shared: &Arc<Shared>, inputs: &Arc<Vec<Input>>) -> Result<Decided, String> {
+    let mut pause = Duration::from_millis(50);
+    let mut conflicts = 0;
+    loop {
+        let mut needs = Needs::default();
+        for input in inputs.iter() {
+            input.needs(&mut needs);
+        }
+        let out = Arc::new(Mutex::new(Decided::default()));
+        let decide = decide(Arc::clone(shared), Arc::clone(inputs), Arc::clone(&out));
+        let timer = shared.metrics.commit_seconds.start_timer();
+        let result = shared.store.transact(needs, decide).await;
+        timer.observe_duration();
+        let decided = std::mem::take(&mut *out.lock().unwrap_or_else(PoisonError::into_inner));
+        let Err(error) = result else {
+            shared.metrics.batch_inputs.observe(inputs.len() as f64);
+            return Ok(decided);
+        };
+        undo(shared, &decided);
+        shared.metrics.batch_failures.with_label_values(&[kind_word(error.kind())]).inc();
+        match error.kind() {
+            ErrorKind::Conflict if conflicts < 5 => conflicts += 1,
+            ErrorKind::Unavailable | ErrorKind::Conflict | ErrorKind::NotMigrated | ErrorKind::InUse => {
+                tracing::warn!(%error, inputs = inputs.len(), "a batch was not committed, it is run again");
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(Duration::from_secs(2));
+            }
+            ErrorKind::Refused | ErrorKind::Corrupt => return Err(error.to_string()),
+        }
+    }
+}
+
+/// The decisions of a batch, called inside its transaction.
+fn decide(
+    shared: Arc<Shared>,
+    inputs: Arc<Vec<Input>>,
+    out: Arc<Mutex<Decided>>,
+) -> everstep_store::Decide {
+    Box::new(move |loaded: Loaded| {
+        shared.clock.read(loaded.now);
+        let mut room = shared.room();
+        let mut batch = Batch::new(loaded, shared.rules.clone());
+        let verdicts = inputs.iter().map(|input| batch.apply(input, &mut room)).collect();
+        let (mut writes, effects, credits) = batch.finish(&mut room);
+        drop(room);
+        writes.sent = shared.take_sent();
+        let decided = Decided {
+            verdicts,
+            effects,
+            credits,
+            fresh: fresh(&writes),
+            sent: writes.sent.clone(),
+            near: near(&writes),
+            lifecycles: writes.outbox.clone(),
+            held_back: writes.ready.iter().any(|row| !row.offered),
+        };
+        *out.lock().unwrap_or_else(PoisonError::into_inner) = decided;
+        writes
+    })
+}
+
+fn fresh(writes: &Writes) -> HashMap<InstanceUid, Entry> {
+    let created: HashSet<_> = writes.created.iter().map(|head| head.uid).collect();
+    let rows = writes.journal.iter().filter(|row| created.contains(&row.uid));
+    rows.map(|row| (row.uid, row.entry.clone())).collect()
+}
+
+fn near(
+    writes: &Writes,
+) -> Vec<(everstep_protocol::Timestamp, InstanceUid, everstep_protocol::CallHash)> {
+    let due = writes.waits.iter().filter_map(|(uid, wait)| Some((wait.due_at?, *uid, wait.call.hash())));
+    due.collect()
+}
+
+/// The batch did not commit: what it took in memory is given back.
+fn undo(shared: &Shared, decided: &Decided) {
+    let mut room = shared.room();
+    for session in &decided.credits {
+        room.give_back(*session);
+    }
+    drop(room);
+    shared.add_sent(decided.sent.clone());
+}
+
+/// After the commit: send, then settle and answer.
+async fn conclude(
+    shared: &Arc<Shared>,
+    inputs: &[Input],
+    debts: Vec<(Debt, u8)>,
+    decided: Decided,
+    finished: &mut Finished,
+) {
+    if !decided.near.is_empty() {
+        shared.near.lock().unwrap_or_else(PoisonError::into_inner).extend(&decided.near);
+        shared.near_changed.notify_one();
+    }
+    if decided.held_back {
+        shared.backlog.notify_one();
+    }
+    let handed_over = sender::send(shared, decided.effects, decided.fresh).await;
+    if !handed_over {
+        // The messages come again at once; without a pause they would do so as fast as the store can answer.
+        tokio::time::sleep(UNSENT_PAUSE).await;
+    }
+    for lifecycle in decided.lifecycles {
+        if shared.lifecycles.send(lifecycle).is_err() {
+            tracing::debug!("a lifecycle message stays in the outbox: the coordinator is stopping");
+        }
+    }
+    let mut replies = Vec::new();
+    for ((input, (debt, held)), verdict) in inputs.iter().zip(debts).zip(decided.verdicts) {
+        match verdict {
+            Verdict::Held => {
+                finished.again.push(Arrival { input: input.clone(), debt, held: held.saturating_add(1) });
+            }
+            Verdict::Decided(answer) => {
+                settle(shared, input, debt, Told { answer, id: None }, handed_over, &mut replies);
+            }
+            Verdict::Started(started) => {
+                let told = Told { answer: started.answer, id: Some(started.id) };
+                settle(shared, input, debt, told, handed_over, &mut replies);
+            }
+        }
+    }
+    if !replies.is_empty() && shared.broker.send(replies).await.is_err() {
+        tracing::warn!("replies to producers were not sent; a redelivery of their messages gets them");
+    }
+}
+
+fn settle(
+    shared: &Shared,
+    input: &Input,
+    debt: Debt,
+    told: Told,
+    handed_over: bool,
+    replies: &mut Vec<everstep_broker::Outgoing>,
+) {
+    let answer = told.answer.clone();
+    shared.metrics.answers.with_label_values(&[answer_word(&answer)]).inc();
+    if answer == Answer::FromTheFuture {
+        tracing::error!(instance = ?input.instance(), "an epoch that was never given: the database has lost history");
+    }
+    if let (Some(to), Input::Start(start)) = (&debt.reply_to, input) {
+        let id = told.id.as_ref().map(InstanceId::as_str);
+        replies.push(sender::reply(to, &start_reply(&answer, start.name.workflow.as_str(), id)));
+    }
+    if let Some(reply) = debt.reply {
+        // Whoever asked may have gone; the decision stands all the same.
+        drop(reply.send(told));
+    }
+    if let (Answer::Conflict(_), Input::Start(start)) = (&answer, input)
+        && start.message.is_some()
+    {
+        return conflict(shared, start, debt.message);
+    }
+    match debt.message {
+        Some(share) if handed_over => share.done(),
+        Some(share) => share.again(),
+        None => {}
+    }
+}
+
+/// A conflict is also a rejected message: it stays visible (rule W40).
+fn conflict(
+    shared: &Shared,
+    start: &everstep_engine::start::Start,
+    message: Option<crate::arrival::Share>,
+) {
+    let record = Rejected {
+        namespace: start.name.namespace.clone(),
+        code: "conflict".to_owned(),
+        reason: format!(
+            "instance {} of workflow {} exists with another input; nothing was created",
+            start.name.id, start.name.workflow
+        ),
+        headers: Payload::null(),
+        body: start.input.as_str().as_bytes().to_vec(),
+        body_bytes: start.input.len() as u64,
+        message: start.message.clone().map(|key| {
+            let id = start.name.id.clone();
+            (key, everstep_engine::start::Decided { id, answer: Answer::Conflict(everstep_engine::Status::Open) })
+        }),
+    };
+    let rejection = Rejection { record, message, reply: None };
+    if shared.rejections.send(rejection).is_err() {
+        tracing::debug!("a conflict is recorded at its redelivery: the coordinator is stopping");
+    }
+}
+
+/// The reply to a start.
+pub(crate) fn start_reply(answer: &Answer, workflow: &str, id: Option<&str>) -> StartReply {
+    let (outcome, status, message) = match answer {
+        Answer::Created => (StartOutcome::Created, None, None),
+        Answer::Exists(status) => (StartOutcome::Exists, Some(*status), None),
+        Answer::Conflict(status) => (
+            StartOutcome::Conflict,
+            Some(*status),
+            Some("an instance of this id exists with another input; nothing was created"),
+        ),
+        _ => (StartOutcome::Unknown, None, Some("the start was not decided; sending it again with the same id is safe")),
+    };
+    StartReply {
+        outcome,
+        workflow: Some(workflow.to_owned()),
+        id: id.map(str::to_owned),
+        status: status.map(|status| status.word().to_owned()),
+        code: (outcome == StartOutcome::Conflict).then(|| "conflict".to_owned()),
+        message: message.map(str::to_owned),
+        retry_safe: outcome != StartOutcome::Conflict,
+    }
+}
+
+/// The one input whose rows the store will not take: a start is rejected, anything else parks its instance (rule W20).
+fn culprit(shared: &Shared, input: &Input, mut debts: Vec<(Debt, u8)>, message: &str) {
+    tracing::error!(instance = ?input.instance(), message, "the store refused a decision");
+    shared.metrics.batch_failures.with_label_values(&["culprit"]).inc();
+    let Some((debt, _)) = debts.pop() else {
+        return;
+    };
+    drop(debt.reply);
+    match input {
+        Input::Start(start) => {
+            let record = Rejected {
+                namespace: start.name.namespace.clone(),
+                code: "unwritable".to_owned(),
+                reason: message.to_owned(),
+                headers: Payload::null(),
+                body: start.input.as_str().as_bytes().to_vec(),
+                body_bytes: start.input.len() as u64,
+                message: None,
+            };
+            let rejection = Rejection { record, message: debt.message, reply: None };
+            drop(shared.rejections.send(rejection));
+        }
+        Input::On { instance, what } => {
+            if let Some(share) = debt.message {
+                share.done();
+            }
+            if !matches!(what, What::Unwritable { .. }) {
+                let what = What::Unwritable { message: message.to_owned() };
+                shared.submit(Arrival::new(Input::On { instance: *instance, what }));
+            }
+        }
+    }
+}
+
+const fn kind_word(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::Unavailable => "unavailable",
+        ErrorKind::Conflict => "conflict",
+        ErrorKind::Refused => "refused",
+        ErrorKind::Corrupt => "corrupt",
+        ErrorKind::NotMigrated => "not_migrated",
+        ErrorKind::InUse => "in_use",
+    }
+}
+
+const fn answer_word(answer: &Answer) -> &'static str {
+    match answer {
+        Answer::Done => "done",
+        Answer::Nothing => "nothing",
+        Answer::Granted => "granted",
+        Answer::NotGranted => "not_granted",
+        Answer::Taken => "taken",
+        Answer::Fenced => "fenced",
+        Answer::FromTheFuture => "from_the_future",
+        Answer::Parked => "parked",
+        Answer::Refused(_) => "refused",
+        Answer::NotParked => "not_parked",
+        Answer::NotFound => "not_found",
+        Answer::Created => "created",
+        Answer::Exists(_) => "exists",
+        Answer::Conflict(_) => "conflict",
+    }
+}

@@ -1,0 +1,190 @@
+//! Proves the life of an instance's lease: claims and their repetition, giving back (rule W7), losses and poison (W11).
+//! Not: when a session is taken for dead, and how a loss is charged to steps (see replay.rs).
+
+mod support;
+
+use everstep_engine::{Answer, Effect, What};
+use everstep_protocol::{
+    Epoch, Failure, FailureKind, Namespace, SessionId,
+    journal::{Fact, ParkCode},
+    message::{AttemptOutcome, OpenWait, Then},
+};
+use support::*;
+
+fn claim(session: SessionId) -> What {
+    What::Claim { session }
+}
+
+fn die(store: &mut Store, session: SessionId) {
+    store.tell(claim(session));
+    store.tell(lease_ended(session, true));
+}
+
+#[test]
+fn w07_a_repeated_claim_gets_the_same_grant() {
+    let mut store = Store::started();
+    let epochs: Vec<_> = (0..3)
+        .map(|_| match &store.tell(claim(S1)).effects[..] {
+            [Effect::Grant { session: S1, head, direct: false }] => head.epoch.0,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(epochs, [1, 1, 1]);
+    assert!(store.tell(claim(S1)).writes.is_empty());
+}
+
+#[test]
+fn w07_a_repeated_claim_keeps_the_count_of_reports() {
+    let mut store = Store::held();
+    store.report(|report| report.results = vec![end(&step("a"), 1, ok())]);
+    let out = store.tell(claim(S1));
+    let [Effect::Grant { head, .. }] = &out.effects[..] else { panic!("{:?}", out.effects) };
+    assert_eq!((head.reports, head.position.0), (1, 2));
+}
+
+#[test]
+fn w07_two_claims_in_one_batch_give_one_lease() {
+    let mut store = Store::started();
+    let out = store.batch(&[on(uid(1), claim(S1)), on(uid(1), claim(S2)), on(uid(1), claim(S1))]);
+    assert_eq!(out.answers(), [Answer::Granted, Answer::NotGranted, Answer::Nothing]);
+    assert_eq!((out.writes.leases.len(), store.head().epoch), (1, Epoch(1)));
+}
+
+#[test]
+fn w07_a_lease_given_back_is_ready_again_and_uncounted() {
+    let mut store = Store::held();
+    let out = store.tell(What::GiveBack { session: S1, epoch: Epoch(1) });
+    assert_eq!((out.answer(), out.sent(), store.state()), (Answer::Done, vec!["offer"], "ready"));
+    assert!(out.entries().is_empty() && store.head().deaths == 0);
+    let again = store.tell(What::GiveBack { session: S1, epoch: Epoch(1) });
+    assert_eq!(again.answer(), Answer::Nothing);
+}
+
+#[test]
+fn w07_only_the_holder_gives_back_only_its_own_lease() {
+    let mut store = Store::held();
+    for (session, epoch) in [(S2, 1), (S1, 0), (S1, 2)] {
+        let out = store.tell(What::GiveBack { session, epoch: Epoch(epoch) });
+        assert!(out.writes.is_empty() && out.effects.is_empty());
+    }
+    assert_eq!(store.state(), "held");
+}
+
+#[test]
+fn w07_claim_and_give_back_in_one_batch_leave_it_ready() {
+    let mut store = Store::started();
+    let out = store.batch(&[on(uid(1), claim(S1)), on(uid(1), What::GiveBack { session: S1, epoch: Epoch(1) })]);
+    assert_eq!(out.answers(), [Answer::Granted, Answer::Done]);
+    assert_eq!((store.state(), store.head().epoch), ("ready", Epoch(1)));
+}
+
+#[test]
+fn w11_a_loss_is_one_entry_with_slots_and_session() {
+    let mut store = Store::held();
+    let out = store.tell(lease_ended(S1, true));
+    assert_eq!((out.answer(), out.entries(), out.sent()), (Answer::Done, vec!["lost"], vec!["offer"]));
+    let Fact::Lost(lost) = &out.writes.journal[0].entry.fact else { panic!() };
+    assert_eq!((lost.slots, lost.counts, lost.session), (4, true, S1));
+    assert_eq!((store.head().deaths, store.state()), (1, "ready"));
+}
+
+#[test]
+fn w11_a_stop_that_does_not_count_writes_no_entry() {
+    let mut store = Store::held();
+    for _ in 0..20 {
+        let out = store.tell(lease_ended(S1, false));
+        assert_eq!((out.answer(), out.entries().len(), store.state()), (Answer::Done, 0, "ready"));
+        store.tell(claim(S1));
+    }
+    assert_eq!((store.head().deaths, store.words()), (0, vec!["started"]));
+}
+
+#[test]
+fn w11_ten_deaths_in_a_row_park() {
+    let mut store = Store::started();
+    for death in 1..10 {
+        die(&mut store, S1);
+        assert_eq!((store.state(), store.head().deaths), ("ready", death));
+    }
+    store.tell(claim(S1));
+    let out = store.tell(lease_ended(S1, true));
+    assert_eq!((out.answer(), out.entries(), out.sent()), (Answer::Parked, vec!["lost", "parked"], vec![]));
+    assert_eq!(store.tables.parked[&uid(1)].code, ParkCode::Poison);
+    assert!(store.tables.parked[&uid(1)].message.contains("10 times"));
+}
+
+#[test]
+fn w11_a_retried_poison_gets_ten_lives_again() {
+    let mut store = Store::started();
+    for _ in 0..10 {
+        die(&mut store, S1);
+    }
+    store.tell(What::Retry { operation: "r".to_owned() });
+    for _ in 0..9 {
+        die(&mut store, S2);
+    }
+    assert_eq!(store.state(), "ready");
+    die(&mut store, S2);
+    assert_eq!(store.state(), "parked");
+}
+
+#[test]
+fn w11_progress_resets_the_count() {
+    let outcomes = [ok(), failed(None), failed(Some(9))];
+    for outcome in outcomes {
+        let mut store = Store::started();
+        for _ in 0..9 {
+            die(&mut store, S1);
+        }
+        store.tell(claim(S1));
+        store.report(|report| report.results = vec![end(&step("a"), 1, outcome)]);
+        assert_eq!(store.head().deaths, 0);
+    }
+    let mut store = Store::started();
+    die(&mut store, S1);
+    store.tell(claim(S1));
+    store.report(|report| report.opened = vec![open(&sleep("s"), OpenWait::Sleep(everstep_protocol::Millis(9)))]);
+    assert_eq!(store.head().deaths, 0);
+}
+
+#[test]
+fn w11_losses_charged_to_steps_are_no_progress() {
+    let mut store = Store::started();
+    die(&mut store, S1);
+    store.tell(claim(S1));
+    let failure = Failure::new(FailureKind::WorkerLost, "lost");
+    let outcome = AttemptOutcome::Failed { failure, retry_in: Some(everstep_protocol::Millis(9)) };
+    store.report(|report| {
+        report.results = vec![end(&step("a"), 1, outcome)];
+        report.then = Then::Suspend;
+    });
+    assert_eq!((store.head().deaths, store.state()), (1, "waiting"));
+}
+
+#[test]
+fn w11_the_end_of_another_lease_is_nothing() {
+    let mut store = Store::held();
+    let other = What::LeaseEnded { session: S1, epoch: Some(Epoch(0)), slots: 4, counts: true };
+    for what in [lease_ended(S2, true), other] {
+        let out = store.tell(what);
+        assert!(out.answer() == Answer::Nothing && out.writes.is_empty());
+    }
+    let own = What::LeaseEnded { session: S1, epoch: Some(Epoch(1)), slots: 4, counts: true };
+    assert_eq!(store.tell(own).answer(), Answer::Done);
+}
+
+#[test]
+fn w35_a_wake_takes_a_credit_and_a_refusal_gives_it_back() {
+    let mut store = Store::held();
+    store.room.serve(S2, &Namespace::default(), &[workflow()]);
+    store.room.credit(S2, 2);
+    let out = store.tell(lease_ended(S1, true));
+    assert_eq!((out.sent(), out.credits, store.lease().unwrap().session), (vec!["grant"], vec![S2], S2));
+    let nothing = store.tell(lease_ended(S1, true));
+    assert!(nothing.credits.is_empty());
+    let out = store.tell(lease_ended(S2, false));
+    assert_eq!((out.sent(), out.credits), (vec!["grant"], vec![S2]));
+    let out = store.tell(lease_ended(S2, false));
+    assert_eq!((out.sent(), store.state()), (vec!["offer"], "ready"), "both credits are used");
+    assert_eq!(store.head().epoch, Epoch(3));
+}

@@ -1,0 +1,546 @@
+//! A model store that takes what a batch writes the way a real store does, and checks the invariants of every instance
+//! after every batch. It loads only what the inputs say they need, so a decision that reads more is found too.
+#![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part of the harness")]
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use everstep_engine::{
+    Answer, Effect, Head, Input, Status, What, Writes,
+    batch::{Batch, Loaded, Rules, Verdict},
+    place::Room,
+    rows::{Lease, Needs, RemoteRow, Rows, Subject, WaitKind, WaitRow},
+    start::{Decided, Existing, MessageKey, NameKey, Start},
+};
+use everstep_protocol::{
+    Attempt, BuildName, Call, CallHash, CallKind, CallName, Epoch, Failure, FailureKind, Fingerprint, FunctionName,
+    InstanceId, InstanceUid, Millis, Namespace, Payload, Policy, Pool, Position, SessionId, StepKey, Timestamp,
+    WorkflowName,
+    journal::{Entry, Fact, Outcome, ParkCode, Parked, Remote},
+    message::{AttemptEnd, AttemptOutcome, CoordinatorItem, Open, OpenWait, Report, Taken, Then},
+};
+use uuid::Uuid;
+
+pub const S1: SessionId = SessionId(Uuid::from_u128(0x51));
+pub const S2: SessionId = SessionId(Uuid::from_u128(0x52));
+pub const S3: SessionId = SessionId(Uuid::from_u128(0x53));
+pub const NOW: Timestamp = Timestamp(1_700_000_000_000_000);
+
+pub fn uid(n: u128) -> InstanceUid {
+    InstanceUid(Uuid::from_u128(n))
+}
+
+pub fn build() -> BuildName {
+    BuildName::new("b1").unwrap()
+}
+
+pub fn pool() -> Pool {
+    Pool::new("imaging").unwrap()
+}
+
+pub fn workflow() -> WorkflowName {
+    WorkflowName::new("fulfil").unwrap()
+}
+
+pub fn call(kind: CallKind, name: &str, count: u32) -> Call {
+    Call { kind, name: CallName::new(name).unwrap(), count }
+}
+
+pub fn step(name: &str) -> Call {
+    call(CallKind::Step, name, 1)
+}
+
+pub fn sleep(name: &str) -> Call {
+    call(CallKind::Sleep, name, 1)
+}
+
+pub fn key(n: u8) -> StepKey {
+    format!("{n:02x}").repeat(32).parse().unwrap()
+}
+
+pub fn fingerprint(n: u8) -> Fingerprint {
+    Fingerprint::from_bytes([n; 32])
+}
+
+pub fn json(text: &str) -> Payload {
+    Payload::from_text(text).unwrap()
+}
+
+pub fn error(message: &str) -> Failure {
+    Failure::new(FailureKind::Error, message)
+}
+
+pub fn ok() -> AttemptOutcome {
+    AttemptOutcome::Succeeded(json("1"))
+}
+
+pub fn failed(retry_in: Option<u64>) -> AttemptOutcome {
+    AttemptOutcome::Failed { failure: error("no"), retry_in: retry_in.map(Millis) }
+}
+
+pub fn end(call: &Call, attempt: u32, outcome: AttemptOutcome) -> AttemptEnd {
+    AttemptEnd {
+        call: call.clone(),
+        attempt: Attempt(attempt),
+        called_after: Position(1),
+        ran_for: Millis(5),
+        key: key(1),
+        input: fingerprint(1),
+        policy: Policy::default(),
+        outcome,
+    }
+}
+
+pub fn remote(policy: Policy) -> Remote {
+    Remote {
+        pool: pool(),
+        function: FunctionName::new("resize").unwrap(),
+        input: json("{}"),
+        key: key(2),
+        fingerprint: fingerprint(2),
+        policy,
+    }
+}
+
+pub fn open(call: &Call, wait: OpenWait) -> Open {
+    Open { call: call.clone(), called_after: Position(1), wait }
+}
+
+pub fn parked() -> Parked {
+    Parked { code: ParkCode::JournalMismatch, message: "entry 2".to_owned() }
+}
+
+pub fn named(id: &str) -> NameKey {
+    NameKey { namespace: Namespace::default(), workflow: workflow(), id: InstanceId::new(id).unwrap() }
+}
+
+pub fn message(id: &str) -> MessageKey {
+    MessageKey {
+        namespace: Namespace::default(),
+        workflow: workflow(),
+        app_id: "shop".to_owned(),
+        message_id: id.to_owned(),
+    }
+}
+
+pub fn start(n: u128, id: &str, input: u8) -> Start {
+    Start {
+        uid: uid(n),
+        name: named(id),
+        input: json(&input.to_string()),
+        fingerprint: fingerprint(input),
+        seed: [7; 32],
+        message: None,
+    }
+}
+
+pub fn on(instance: InstanceUid, what: What) -> Input {
+    Input::On { instance, what }
+}
+
+pub fn report(instance: InstanceUid, epoch: u64, number: u64, seen: u64) -> Report {
+    Report {
+        instance,
+        epoch: Epoch(epoch),
+        number,
+        seen: Position(seen),
+        results: Vec::new(),
+        opened: Vec::new(),
+        then: Then::Continue,
+        folded: false,
+    }
+}
+
+pub fn reported(session: SessionId, report: Report) -> What {
+    What::Report { session, build: build(), report }
+}
+
+pub fn step_reported(session: SessionId, call: &Call, epoch: u64, outcome: AttemptOutcome) -> What {
+    let (build, call, epoch) = (build(), call.hash(), Epoch(epoch));
+    What::StepReport { session, build, call, epoch, ran_for: Millis(5), outcome }
+}
+
+pub fn step_ended(session: SessionId, call: &Call, counts: bool) -> What {
+    What::StepLeaseEnded { session, build: build(), call: call.hash(), epoch: None, counts }
+}
+
+pub fn lease_ended(session: SessionId, counts: bool) -> What {
+    What::LeaseEnded { session, epoch: None, slots: 4, counts }
+}
+
+/// What one batch came to.
+#[derive(Debug)]
+pub struct Out {
+    pub verdicts: Vec<Verdict>,
+    pub effects: Vec<Effect>,
+    pub writes: Writes,
+    pub credits: Vec<SessionId>,
+}
+
+impl Out {
+    /// The answers, in order; a start's is among them.
+    pub fn answers(&self) -> Vec<Answer> {
+        let answer = |verdict: &Verdict| match verdict {
+            Verdict::Decided(answer) => answer.clone(),
+            Verdict::Started(decided) => decided.answer.clone(),
+            Verdict::Held => panic!("held"),
+        };
+        self.verdicts.iter().map(answer).collect()
+    }
+
+    pub fn answer(&self) -> Answer {
+        let answers = self.answers();
+        assert_eq!(answers.len(), 1);
+        answers[0].clone()
+    }
+
+    /// The entries written, as words.
+    pub fn entries(&self) -> Vec<&'static str> {
+        self.writes.journal.iter().map(|row| row.entry.fact.word()).collect()
+    }
+
+    /// What is sent, as words.
+    pub fn sent(&self) -> Vec<&'static str> {
+        self.effects.iter().map(effect_word).collect()
+    }
+
+    pub fn taken(&self) -> Vec<Taken> {
+        let taken = |effect: &Effect| match effect {
+            Effect::Item(_, CoordinatorItem::Ack(ack)) => Some(ack.taken),
+            _ => None,
+        };
+        self.effects.iter().filter_map(taken).collect()
+    }
+}
+
+pub fn effect_word(effect: &Effect) -> &'static str {
+    match effect {
+        Effect::Item(_, item) => match item {
+            CoordinatorItem::Ack(_) => "ack",
+            CoordinatorItem::NotGranted { .. } => "not granted",
+            CoordinatorItem::Fence { .. } => "fence",
+            CoordinatorItem::StepFence { .. } => "step fence",
+            CoordinatorItem::StepAck { .. } => "step ack",
+            _ => "another item",
+        },
+        Effect::Grant { .. } => "grant",
+        Effect::StepGrant(..) => "step grant",
+        Effect::Push { .. } => "push",
+        Effect::Offer { .. } => "offer",
+        Effect::OfferStep { .. } => "offer step",
+    }
+}
+
+/// The rows of a store.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Tables {
+    pub heads: BTreeMap<InstanceUid, Head>,
+    pub journal: BTreeMap<InstanceUid, Vec<Entry>>,
+    pub leases: BTreeMap<(InstanceUid, Subject), Lease>,
+    pub ready: BTreeMap<(InstanceUid, Subject), Option<Pool>>,
+    pub waits: BTreeMap<(InstanceUid, CallHash), WaitRow>,
+    pub remotes: BTreeMap<(InstanceUid, CallHash), RemoteRow>,
+    pub parked: BTreeMap<InstanceUid, Parked>,
+    pub operations: BTreeMap<(InstanceUid, String), Answer>,
+    pub names: BTreeMap<NameKey, (InstanceUid, Fingerprint)>,
+    pub messages: BTreeMap<MessageKey, Decided>,
+    pub outbox: BTreeMap<InstanceUid, everstep_engine::lifecycle::Lifecycle>,
+}
+
+/// The model store, with the room that a coordinator would know of.
+#[derive(Clone, Debug)]
+pub struct Store {
+    pub now: Timestamp,
+    pub tables: Tables,
+    pub room: Room,
+    pub rules: Rules,
+    pub elsewhere: HashSet<InstanceUid>,
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        let mut room = Room::default();
+        room.serve_queues_only(S1, &Namespace::default(), &[workflow()]);
+        room.serve_pools(S1, &Namespace::default(), &[pool()]);
+        room.set_backlog(u32::MAX, HashSet::new(), HashSet::new());
+        Self { now: NOW, tables: Tables::default(), room, rules: Rules::default(), elsewhere: HashSet::new() }
+    }
+}
+
+impl Store {
+    /// One instance, ready, of uid 1.
+    pub fn started() -> Self {
+        let mut store = Self::default();
+        assert_eq!(store.start(start(1, "i", 1)).answer(), Answer::Created);
+        store
+    }
+
+    /// The same, held by a session at epoch 1.
+    pub fn held() -> Self {
+        let mut store = Self::started();
+        assert_eq!(store.tell(What::Claim { session: S1 }).answer(), Answer::Granted);
+        store
+    }
+
+    pub fn start(&mut self, start: Start) -> Out {
+        self.batch(&[Input::Start(Box::new(start))])
+    }
+
+    /// Something happens to instance 1.
+    pub fn tell(&mut self, what: What) -> Out {
+        self.batch(&[on(uid(1), what)])
+    }
+
+    /// The holder of instance 1 reports, up to date; `change` says what.
+    pub fn report(&mut self, change: impl FnOnce(&mut Report)) -> Out {
+        let (session, report) = self.next_report(change);
+        self.tell(reported(session, report))
+    }
+
+    pub fn next_report(&self, change: impl FnOnce(&mut Report)) -> (SessionId, Report) {
+        let (head, lease) = (self.head(), self.lease().expect("held"));
+        let mut report = report(uid(1), lease.epoch.0, head.reports + 1, head.position.0);
+        change(&mut report);
+        (lease.session, report)
+    }
+
+    pub fn head(&self) -> &Head {
+        &self.tables.heads[&uid(1)]
+    }
+
+    pub fn lease(&self) -> Option<Lease> {
+        self.tables.leases.get(&(uid(1), Subject::INSTANCE)).copied()
+    }
+
+    pub fn is_ready(&self) -> bool {
+        self.tables.ready.contains_key(&(uid(1), Subject::INSTANCE))
+    }
+
+    pub fn words(&self) -> Vec<&'static str> {
+        self.tables.journal[&uid(1)].iter().map(|entry| entry.fact.word()).collect()
+    }
+
+    /// What instance 1 is doing, as the table in the docs of `decide` names it.
+    pub fn state(&self) -> &'static str {
+        let waits = self.tables.waits.keys().any(|(other, _)| *other == uid(1));
+        match (self.head().status, self.lease()) {
+            (Status::Complete | Status::Errored | Status::Terminated, _) => "ended",
+            (Status::Open, Some(_)) => "held",
+            (Status::Open, None) if self.tables.parked.contains_key(&uid(1)) => "parked",
+            (Status::Open, None) if self.is_ready() => "ready",
+            (Status::Open, None) if waits => "waiting",
+            (Status::Open, None) => "lost",
+        }
+    }
+
+    pub fn pass(&mut self, millis: u64) {
+        self.now = self.now.plus(Millis(millis));
+    }
+
+    /// Decides inputs in one batch, writes what they came to and checks every instance.
+    pub fn batch(&mut self, inputs: &[Input]) -> Out {
+        let mut needs = Needs::default();
+        for input in inputs {
+            input.needs(&mut needs);
+        }
+        let mut batch = Batch::new(self.load(&needs), self.rules.clone());
+        let verdicts = inputs.iter().map(|input| batch.apply(input, &mut self.room)).collect();
+        let (writes, effects, credits) = batch.finish(&mut self.room);
+        self.write(&writes);
+        self.check();
+        Out { verdicts, effects, writes, credits }
+    }
+
+    fn load(&self, needs: &Needs) -> Loaded {
+        let tables = &self.tables;
+        let mut rows = Rows::default();
+        for uid in &needs.heads {
+            let key = (*uid, Subject::INSTANCE);
+            rows.leases.extend(tables.leases.get(&key).map(|lease| (key, *lease)));
+        }
+        for uid in &needs.runnable {
+            let key = (*uid, Subject::INSTANCE);
+            rows.ready.extend(tables.ready.get(&key).map(|_| key));
+            rows.parked.extend(tables.parked.get(uid).map(|parked| (*uid, parked.clone())));
+        }
+        for key in needs.waits.iter().chain(&needs.remotes) {
+            rows.waits.extend(tables.waits.get(key).map(|wait| (*key, wait.clone())));
+        }
+        for key in &needs.remotes {
+            let subject = (key.0, Subject::step(key.1));
+            rows.remotes.extend(tables.remotes.get(key).map(|row| (*key, row.clone())));
+            rows.leases.extend(tables.leases.get(&subject).map(|lease| (subject, *lease)));
+            rows.ready.extend(tables.ready.get(&subject).map(|_| subject));
+        }
+        for key in &needs.operations {
+            rows.operations.extend(tables.operations.get(key).map(|answer| (key.clone(), answer.clone())));
+        }
+        let existing = |key: &NameKey| {
+            let (uid, fingerprint) = *tables.names.get(key)?;
+            Some((key.clone(), Existing { uid, fingerprint, status: tables.heads[&uid].status }))
+        };
+        let known = |key: &MessageKey| Some((key.clone(), tables.messages.get(key)?.clone()));
+        let free = |uid: &&InstanceUid| !self.elsewhere.contains(uid);
+        Loaded {
+            now: self.now,
+            heads: needs
+                .heads
+                .iter()
+                .filter(free)
+                .filter_map(|uid| Some((*uid, tables.heads.get(uid)?.clone())))
+                .collect(),
+            elsewhere: self.elsewhere.clone(),
+            rows,
+            names: needs.names.iter().filter_map(existing).collect(),
+            messages: needs.messages.iter().filter_map(known).collect(),
+        }
+    }
+
+    fn write(&mut self, writes: &Writes) {
+        let tables = &mut self.tables;
+        for head in &writes.created {
+            assert!(tables.heads.insert(head.uid, head.clone()).is_none(), "created twice");
+        }
+        for row in &writes.names {
+            let value = (row.uid, row.fingerprint);
+            assert!(tables.names.insert(row.key.clone(), value).is_none(), "a name twice");
+        }
+        for (key, decided) in &writes.messages {
+            assert!(tables.messages.insert(key.clone(), decided.clone()).is_none(), "a message twice");
+        }
+        for head in &writes.heads {
+            let before = tables.heads.insert(head.uid, head.clone()).expect("only heads that exist are written");
+            assert!(!before.status.is_ended(), "an ended head changed: {before:?} {head:?}");
+            assert!(head.epoch >= before.epoch && head.position >= before.position, "{before:?} {head:?}");
+        }
+        for row in &writes.journal {
+            tables.journal.entry(row.uid).or_default().push(row.entry.clone());
+        }
+        delete(&mut tables.leases, &writes.lease_deletes);
+        delete(&mut tables.ready, &writes.ready_deletes);
+        delete(&mut tables.waits, &writes.wait_deletes);
+        delete(&mut tables.remotes, &writes.remote_deletes);
+        delete(&mut tables.parked, &writes.parked_deletes);
+        for cleared in &writes.cleared {
+            tables.leases.retain(|(uid, subject), _| uid != cleared || *subject == Subject::INSTANCE);
+            tables.ready.retain(|(uid, subject), _| uid != cleared || *subject == Subject::INSTANCE);
+            tables.waits.retain(|(uid, _), _| uid != cleared);
+            tables.remotes.retain(|(uid, _), _| uid != cleared);
+        }
+        insert(&mut tables.leases, writes.leases.iter().map(|row| ((row.0, row.1), row.2)));
+        insert(&mut tables.ready, writes.ready.iter().map(|row| ((row.uid, row.subject), row.pool.clone())));
+        insert(&mut tables.waits, writes.waits.iter().map(|row| ((row.0, row.1.call.hash()), row.1.clone())));
+        insert(&mut tables.remotes, writes.remotes.iter().map(|row| ((row.0, row.1.call.hash()), row.1.clone())));
+        insert(&mut tables.parked, writes.parked.iter().map(|row| (row.0, row.2.clone())));
+        insert(&mut tables.operations, writes.operations.iter().map(|row| ((row.0, row.1.clone()), row.2.clone())));
+        insert(&mut tables.outbox, writes.outbox.iter().map(|row| (row.instance, row.clone())));
+    }
+
+    /// The invariants of every instance.
+    pub fn check(&self) {
+        for head in self.tables.heads.values() {
+            self.check_journal(head);
+            self.check_rows(head);
+        }
+    }
+
+    fn check_journal(&self, head: &Head) {
+        let entries = &self.tables.journal[&head.uid];
+        let positions: Vec<_> = entries.iter().map(|entry| entry.position.0).collect();
+        let dense: Vec<_> = (1..=head.position.0).collect();
+        assert_eq!(positions, dense, "positions are dense (W1): {entries:#?}");
+        let bytes: u64 = entries.iter().map(|entry| entry.fact.payload_bytes()).sum();
+        assert_eq!(head.journal_bytes, bytes, "the journal's size is that of its entries (P4)");
+        let mut done = BTreeSet::new();
+        for entry in entries {
+            if let Fact::Attempted(attempted) = &entry.fact {
+                let is_done = match &attempted.outcome {
+                    Outcome::Succeeded(_) => true,
+                    Outcome::Failed { retry_at, .. } => retry_at.is_none(),
+                };
+                assert!(!done.contains(&attempted.call), "an attempt after the outcome: {entries:#?}");
+                if is_done {
+                    done.insert(attempted.call.clone());
+                }
+            }
+        }
+        assert_eq!(head.steps, done.len() as u64, "steps with an outcome are counted (P4)");
+    }
+
+    fn check_rows(&self, head: &Head) {
+        let tables = &self.tables;
+        let uid = head.uid;
+        let key = (uid, Subject::INSTANCE);
+        let (lease, ready) = (tables.leases.get(&key), tables.ready.contains_key(&key));
+        let parked = tables.parked.contains_key(&uid);
+        let waits: Vec<_> = of(&tables.waits, uid).collect();
+        let steps = of(&tables.leases, uid).filter(|(subject, _)| subject.call().is_some()).count()
+            + of(&tables.ready, uid).filter(|(subject, _)| subject.call().is_some()).count();
+        assert_eq!(head.waits as usize, waits.len(), "the waits counter counts the wait rows: {waits:?}");
+        assert_eq!(head.ended_at.is_some(), head.status.is_ended());
+        assert_eq!(tables.outbox.contains_key(&uid), head.status.is_ended());
+        assert!(
+            u8::from(lease.is_some()) + u8::from(ready) + u8::from(parked) <= 1,
+            "held {lease:?}, ready {ready}, parked {parked}: at most one"
+        );
+        if head.status.is_ended() {
+            let remotes = of(&tables.remotes, uid).count();
+            let side_rows = (lease, ready, parked, waits.len(), steps, remotes);
+            assert_eq!(side_rows, (None, false, false, 0, 0, 0), "an ended instance has no side rows");
+            return;
+        }
+        assert!(lease.is_none_or(|lease| lease.epoch == head.epoch), "the lease bears the head's epoch");
+        assert!(
+            lease.is_some() || ready || parked || !waits.is_empty(),
+            "nothing will ever move it (promise 5): {head:?} {:#?}",
+            tables.journal[&uid]
+        );
+        for (hash, wait) in waits {
+            self.check_wait(uid, *hash, wait);
+        }
+        let remote_waits = of(&tables.waits, uid).filter(|(_, wait)| wait.kind == WaitKind::Remote).count();
+        assert_eq!(of(&tables.remotes, uid).count(), remote_waits, "a remote step has a wait");
+    }
+
+    /// A wait that nothing ends would be a silent stop.
+    fn check_wait(&self, uid: InstanceUid, hash: CallHash, wait: &WaitRow) {
+        let subject = (uid, Subject::step(hash));
+        let lease = self.tables.leases.get(&subject);
+        let ready = self.tables.ready.contains_key(&subject);
+        match wait.kind {
+            WaitKind::Sleep | WaitKind::Retry => {
+                assert!(wait.due_at.is_some(), "{wait:?}");
+                assert!(lease.is_none() && !ready);
+            }
+            WaitKind::Remote => {
+                let row = self.tables.remotes.get(&(uid, hash)).expect("a remote wait has its row");
+                assert!(lease.is_none_or(|lease| lease.epoch == row.epoch));
+                let ways = u8::from(lease.is_some()) + u8::from(ready) + u8::from(wait.due_at.is_some());
+                assert_eq!(ways, 1, "a remote step is held, ready or delayed: {lease:?} {ready} {wait:?}");
+            }
+        }
+    }
+}
+
+fn of<'a, K: Copy + Ord + 'a, R>(
+    table: &'a BTreeMap<(InstanceUid, K), R>,
+    uid: InstanceUid,
+) -> impl Iterator<Item = (&'a K, &'a R)> {
+    table.iter().filter(move |((other, _), _)| *other == uid).map(|((_, key), row)| (key, row))
+}
+
+fn delete<K: Ord, R>(table: &mut BTreeMap<K, R>, keys: &[K]) {
+    for key in keys {
+        table.remove(key);
+    }
+}
+
+fn insert<K: Ord + std::fmt::Debug, R: std::fmt::Debug>(
+    table: &mut BTreeMap<K, R>,
+    rows: impl Iterator<Item = (K, R)>,
+) {
+    for (key, row) in rows {
+        let text = format!("{key:?}");
+        let before = table.insert(key, row);
+        assert!(before.is_none(), "an insert met a row: {text} {before:?}");
+    }
+}

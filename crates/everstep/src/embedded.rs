@@ -1,0 +1,332 @@
+//! The whole system in this process: the same coordinator and worker code on one SQLite file and an in-process broker.
+//!
+//! State survives kill -9: the next process that opens the file goes on where the last one was (rule W13). One process at a time
+//! has the file open; a second one is refused.
+//!
+//! ```
+//! use everstep::{Error, Workflow, embedded::Embedded};
+//!
+//! #[everstep::workflow]
+//! async fn double(cx: Workflow, n: u64) -> Result<u64, Error> {
+//!     cx.step("double", n, |_step, n: u64| async move { Ok::<_, Error>(2 * n) }).await
+//! }
+//!
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let dir = tempfile::tempdir()?;
+//! # let path = dir.path().join("everstep.db");
+//! let everstep = Embedded::open(&path).workflow(double).start().await?;
+//! let mut ended = everstep.ended().await?;
+//! everstep.start_instance("double", Some("one"), &21).await?;
+//! assert_eq!(ended.next().await.output(), Some("42"));
+//! everstep.stop().await?;
+//! # Ok(())
+//! # }
+//! ```
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    thread::JoinHandle,
+};
+
+use everstep_broker::{Broker, Consume, Consumer, Declaration, Incoming, MemoryBroker, QueueDeclaration, QueueKind};
+use everstep_coordinator::{Coordinator, Handle, StartRequest};
+use everstep_engine::start::NameKey;
+use everstep_protocol::{
+    InstanceId, Namespace, Payload, WorkflowName, name::NameError, payload::PayloadError, start::StartReply, topology,
+};
+use everstep_sdk::{Registry, RegistryError, host::Definition};
+use everstep_store::{Store, sqlite::SqliteStore};
+use everstep_worker::{OnStuck, Worker};
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+
+/// Settings of the coordinator half.
+pub type CoordinatorSettings = everstep_coordinator::Settings;
+/// Settings of the worker half.
+pub type WorkerSettings = everstep_worker::Settings;
+/// What the store says of an instance.
+pub type InstanceView = everstep_store::InstanceView;
+
+/// Why the embedded system did not start, or an operation failed.
+#[derive(Debug, thiserror::Error)]
+pub enum EmbeddedError {
+    /// The file cannot be used.
+    #[error(transparent)]
+    Store(#[from] everstep_store::Error),
+    /// The coordinator failed.
+    #[error(transparent)]
+    Coordinator(#[from] everstep_coordinator::Error),
+    /// The broker failed.
+    #[error(transparent)]
+    Broker(#[from] everstep_broker::Error),
+    /// The worker cannot start.
+    #[error(transparent)]
+    Worker(#[from] everstep_worker::Error),
+    /// What was registered cannot be served.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    /// A name breaks its rule.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// The input has no JSON form.
+    #[error(transparent)]
+    Input(#[from] PayloadError),
+    /// A thread could not be started.
+    #[error("a thread could not be started: {0}")]
+    Thread(#[from] std::io::Error),
+}
+
+/// An embedded system in the making.
+#[derive(Debug)]
+#[must_use = "nothing runs until it is started"]
+pub struct Builder {
+    path: PathBuf,
+    registry: Registry,
+    coordinator: CoordinatorSettings,
+    worker: WorkerSettings,
+}
+
+/// A running embedded system. Dropped without [`Embedded::stop`] it stops as after a crash: safely.
+#[derive(Debug)]
+pub struct Embedded {
+    handle: Handle,
+    broker: MemoryBroker,
+    stop: watch::Sender<bool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Embedded {
+    /// Prepares a system on this file, which is made if it is not there.
+    pub fn open(path: impl AsRef<Path>) -> Builder {
+        Builder {
+            path: path.as_ref().to_owned(),
+            registry: Registry::new(),
+            coordinator: CoordinatorSettings { report_queues: 1, ..CoordinatorSettings::default() },
+            worker: WorkerSettings {
+                report_queues: 1,
+                on_stuck: OnStuck::Abandon,
+                ..WorkerSettings::default()
+            },
+        }
+    }
+
+    /// Starts an instance, and answers when it is safe on disk. With an id it can be repeated without harm (rule P27).
+    pub async fn start_instance<I: Serialize + ?Sized>(
+        &self,
+        workflow: &str,
+        id: Option<&str>,
+        input: &I,
+    ) -> Result<StartReply, EmbeddedError> {
+        let start = StartRequest {
+            namespace: Namespace::default(),
+            workflow: WorkflowName::new(workflow)?,
+            id: id.map(InstanceId::new).transpose()?,
+            input: Payload::encode(input)?,
+            message: None,
+        };
+        Ok(self.handle.start(start).await?)
+    }
+
+    /// What the store says of an instance.
+    pub async fn instance(
+        &self,
+        workflow: &str,
+        id: &str,
+    ) -> Result<Option<InstanceView>, EmbeddedError> {
+        let name = NameKey {
+            namespace: Namespace::default(),
+            workflow: WorkflowName::new(workflow)?,
+            id: InstanceId::new(id)?,
+        };
+        Ok(self.handle.store().instance(&name).await?)
+    }
+
+    /// Instances that end from now on.
+    pub async fn ended(&self) -> Result<Ended, EmbeddedError> {
+        let name = format!("ended.{}", everstep_protocol::SessionId::generate());
+        let mut queue = QueueDeclaration::new(name, QueueKind::Exclusive);
+        queue.bind = vec![(topology::LIFECYCLE_EXCHANGE.to_owned(), "#".to_owned())];
+        // The coordinator declares it too, but may not have got there yet.
+        self.broker.declare(vec![Declaration::exchange(topology::LIFECYCLE_EXCHANGE)]).await?;
+        let mut consumer = self.broker.consume(Consume { queue: queue.into(), prefetch: 1_000 }).await?;
+        while !matches!(consumer.next().await, Incoming::Connected { .. }) {}
+        Ok(Ended { consumer })
+    }
+
+    /// The coordinator's handle: everything that the HTTP API offers.
+    #[must_use]
+    pub const fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    /// The in-process broker: publish a start message, listen to lifecycle messages.
+    #[must_use]
+    pub const fn broker(&self) -> &MemoryBroker {
+        &self.broker
+    }
+
+    /// Stops gracefully: running steps finish or are given back.
+    pub async fn stop(mut self) -> Result<(), EmbeddedError> {
+        self.stop.send_replace(true);
+        let threads = std::mem::take(&mut self.threads);
+        let joined = tokio::task::spawn_blocking(move || {
+            for thread in threads {
+                // A thread that panicked has said so; the file is safe whatever it did.
+                drop(thread.join());
+            }
+        });
+        drop(joined.await);
+        Ok(())
+    }
+}
+
+impl Builder {
+    /// Serves a workflow.
+    pub fn workflow(mut self, workflow: impl Definition) -> Self {
+        self.registry = self.registry.workflow(workflow);
+        self
+    }
+
+    /// Serves everything that a registry holds, instead of what was named one by one.
+    pub fn registry(mut self, registry: Registry) -> Self {
+        self.registry = registry;
+        self
+    }
+
+    /// Changes any setting of the coordinator half.
+    pub fn coordinator(mut self, change: impl FnOnce(&mut CoordinatorSettings)) -> Self {
+        change(&mut self.coordinator);
+        self
+    }
+
+    /// Changes any setting of the worker half, such as the pools whose remote steps it runs.
+    pub fn worker(mut self, change: impl FnOnce(&mut WorkerSettings)) -> Self {
+        change(&mut self.worker);
+        self
+    }
+
+    /// Opens the file and starts coordinator and worker on threads of their own; steps run on the current runtime.
+    pub async fn start(self) -> Result<Embedded, EmbeddedError> {
+        self.registry.validate()?;
+        let path = self.path;
+        let opened = tokio::task::spawn_blocking(move || SqliteStore::open(&path)).await;
+        let store: Arc<dyn Store> = Arc::new(opened.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?);
+        let broker = MemoryBroker::new();
+        let (stop, stopped) = watch::channel(false);
+        let link: Arc<dyn Broker> = Arc::new(broker.connection());
+        let coordinator = Coordinator::new(store, link, self.coordinator).await?;
+        let handle = coordinator.handle();
+        let threads = vec![
+            coordinator_thread(coordinator, stopped.clone())?,
+            worker_thread(self.registry, broker.clone(), self.worker, stopped)?,
+        ];
+        Ok(Embedded { handle, broker, stop, threads })
+    }
+}
+
+async fn until(mut stopped: watch::Receiver<bool>) {
+    // A sender that is gone means that the system was dropped.
+    drop(stopped.wait_for(|stopped| *stopped).await);
+}
+
+fn coordinator_thread(
+    coordinator: Coordinator,
+    stopped: watch::Receiver<bool>,
+) -> Result<JoinHandle<()>, EmbeddedError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let run = move || {
+        if let Err(error) = runtime.block_on(coordinator.run(until(stopped))) {
+            tracing::error!(%error, "the embedded coordinator has ended");
+        }
+    };
+    Ok(std::thread::Builder::new().name("everstep-coordinator".to_owned()).spawn(run)?)
+}
+
+/// Runs workers one after the other: one whose body is stuck is abandoned and replaced (rule W12).
+fn worker_thread(
+    registry: Registry,
+    broker: MemoryBroker,
+    settings: WorkerSettings,
+    stopped: watch::Receiver<bool>,
+) -> Result<JoinHandle<()>, EmbeddedError> {
+    let steps = tokio::runtime::Handle::current();
+    let run = move || {
+        while !*stopped.borrow() {
+            let link: Arc<dyn Broker> = Arc::new(broker.connection());
+            let worker = match Worker::new(registry.clone(), link, settings.clone()) {
+                Ok(worker) => worker,
+                Err(error) => {
+                    tracing::error!(%error, "the embedded worker cannot start");
+                    return;
+                }
+            };
+            match steps.block_on(worker.run(until(stopped.clone()))) {
+                Ok(()) => return,
+                Err(error) => tracing::error!(%error, "the embedded worker has ended; a new one starts"),
+            }
+        }
+    };
+    Ok(std::thread::Builder::new().name("everstep-worker".to_owned()).spawn(run)?)
+}
+
+/// Instances that end, as they end.
+#[derive(Debug)]
+pub struct Ended {
+    consumer: Consumer,
+}
+
+/// An instance that has ended, as its lifecycle message says.
+#[derive(Clone, Debug, Deserialize)]
+pub struct EndedInstance {
+    /// Its workflow.
+    pub workflow: String,
+    /// Its id.
+    pub id: String,
+    /// `complete`, `errored` or `terminated`.
+    pub status: String,
+    #[serde(default)]
+    output: Option<Box<serde_json::value::RawValue>>,
+    #[serde(default)]
+    error: Option<EndedError>,
+}
+
+/// The error of an instance that ended with one.
+#[derive(Clone, Debug, Deserialize)]
+pub struct EndedError {
+    /// The error's name.
+    pub name: String,
+    /// The error's message.
+    pub message: String,
+}
+
+impl EndedInstance {
+    /// The output as JSON text, if it completed.
+    #[must_use]
+    pub fn output(&self) -> Option<&str> {
+        self.output.as_deref().map(serde_json::value::RawValue::get)
+    }
+
+    /// The error, if it ended with one.
+    #[must_use]
+    pub const fn error(&self) -> Option<&EndedError> {
+        self.error.as_ref()
+    }
+}
+
+impl Ended {
+    /// The next instance that ends. Cancel-safe.
+    pub async fn next(&mut self) -> EndedInstance {
+        loop {
+            if let Incoming::Delivery(delivery) = self.consumer.next().await {
+                let ended = serde_json::from_slice(&delivery.body);
+                delivery.ack();
+                match ended {
+                    Ok(ended) => return ended,
+                    Err(error) => tracing::warn!(%error, "a lifecycle message is not readable"),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! A worker of a fleet.
+
+use std::{future::Future, sync::Arc};
+
+use everstep_broker::{AmqpBroker, AmqpSettings, Broker};
+use everstep_protocol::{BuildName, Namespace, Pool, name::NameError};
+use everstep_sdk::{Error, Registry, RegistryError, Step, host::Definition};
+use everstep_worker::{Settings, Worker};
+use serde::{Serialize, de::DeserializeOwned};
+
+/// A worker that takes its work from the broker at this AMQP URL.
+///
+/// ```no_run
+/// # use everstep::{Error, Workflow};
+/// # #[everstep::workflow]
+/// # async fn fulfil(cx: Workflow, order: String) -> Result<String, Error> { Ok(order) }
+/// # async fn example() -> Result<(), everstep::FleetError> {
+/// everstep::fleet("amqp://worker:secret@rabbitmq/everstep").workflow(fulfil).run().await
+/// # }
+/// ```
+pub fn fleet(amqp_url: impl Into<String>) -> Fleet {
+    Fleet {
+        amqp_url: amqp_url.into(),
+        registry: Registry::new(),
+        settings: Settings::default(),
+        problem: None,
+    }
+}
+
+/// A worker in the making.
+#[derive(Debug)]
+#[must_use = "a worker does nothing until it is run"]
+pub struct Fleet {
+    amqp_url: String,
+    registry: Registry,
+    settings: Settings,
+    problem: Option<NameError>,
+}
+
+/// Why a worker did not start, or ended.
+#[derive(Debug, thiserror::Error)]
+pub enum FleetError {
+    /// A namespace, pool or build name breaks its rule.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// What was registered cannot be served.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    /// The worker failed.
+    #[error(transparent)]
+    Worker(#[from] everstep_worker::Error),
+}
+
+impl Fleet {
+    /// Serves a workflow.
+    pub fn workflow(mut self, workflow: impl Definition) -> Self {
+        self.registry = self.registry.workflow(workflow);
+        self
+    }
+
+    /// Runs a function for the remote steps of the worker's pools.
+    pub fn function<In, Out, E, F, Fut>(mut self, name: &str, function: F) -> Self
+    where
+        In: DeserializeOwned + Send + 'static,
+        Out: Serialize + Send + 'static,
+        E: Into<Error> + Send + 'static,
+        F: Fn(Step, In) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Out, E>> + Send + 'static,
+    {
+        self.registry = self.registry.function(name, function);
+        self
+    }
+
+    /// Serves everything that a registry holds, instead of what was named one by one.
+    pub fn registry(mut self, registry: Registry) -> Self {
+        self.registry = registry;
+        self
+    }
+
+    /// Takes the remote steps of a pool. May be called for several.
+    pub fn pool(mut self, pool: &str) -> Self {
+        match Pool::new(pool) {
+            Ok(pool) => self.settings.pools.push(pool),
+            Err(problem) => self.problem = self.problem.or(Some(problem)),
+        }
+        self
+    }
+
+    /// Works in this namespace instead of `default`.
+    pub fn namespace(mut self, namespace: &str) -> Self {
+        match Namespace::new(namespace) {
+            Ok(namespace) => self.settings.namespace = namespace,
+            Err(problem) => self.problem = self.problem.or(Some(problem)),
+        }
+        self
+    }
+
+    /// Announces this build instead of the executable's hash.
+    pub fn build(mut self, build: &str) -> Self {
+        match BuildName::new(build) {
+            Ok(build) => self.settings.build = Some(build),
+            Err(problem) => self.problem = self.problem.or(Some(problem)),
+        }
+        self
+    }
+
+    /// Changes any setting of the worker.
+    pub fn settings(mut self, change: impl FnOnce(&mut Settings)) -> Self {
+        change(&mut self.settings);
+        self
+    }
+
+    /// Runs until the process is told to stop (SIGTERM or SIGINT), then finishes what runs and gives the rest back.
+    pub async fn run(self) -> Result<(), FleetError> {
+        self.run_until(stop_signal()).await
+    }
+
+    /// Runs until `stop` is ready.
+    pub async fn run_until(self, stop: impl Future<Output = ()> + Send) -> Result<(), FleetError> {
+        if let Some(problem) = self.problem {
+            return Err(problem.into());
+        }
+        self.registry.validate()?;
+        let name = format!("everstep worker {}", std::process::id());
+        let broker: Arc<dyn Broker> = Arc::new(AmqpBroker::connect(AmqpSettings::new(self.amqp_url, name)));
+        let outcome = Worker::new(self.registry, Arc::clone(&broker), self.settings)?.run(stop).await;
+        broker.close().await;
+        Ok(outcome?)
+    }
+}
+
+async fn stop_signal() {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        match signal(SignalKind::terminate()) {
+            Ok(mut terminate) => {
+                tokio::select! {
+                    _ = terminate.recv() => {}
+                    _ = tokio::signal::ctrl_c() => {}
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "SIGTERM cannot be heard; only SIGINT stops this worker gracefully");
+                drop(tokio::signal::ctrl_c().await);
+            }
+        }
+    }
+    #[cfg(not(unix))]
+    drop(tokio::signal::ctrl_c().await);
+}

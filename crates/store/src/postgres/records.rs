@@ -1,0 +1,91 @@
+//! Outbox, rejected messages, cleaning.
+
+use async_trait::async_trait;
+use everstep_protocol::{InstanceUid, Millis, Run};
+use uuid::Uuid;
+
+use super::{
+    PostgresStore,
+    rows::{clean, micros, uid},
+    statements as sql,
+    trip::params,
+};
+use crate::{Error, OutboxRow, Records, Rejected, answer};
+
+/// The most of a rejected message's body that is kept.
+const BODY_BYTES_MAX: usize = 1 << 20;
+
+const REJECT: &str = include_str!("sql/reject.sql");
+const OUTBOX: &str = "SELECT instance, run, routing_key, message_id, body FROM outbox
+    WHERE created_at <= (SELECT everstep_clock()) - $1::bigint ORDER BY created_at LIMIT $2::bigint";
+
+/// Each deletes at most $1 rows.
+const CLEAN: [&str; 3] = [
+    "DELETE FROM message_decision WHERE ctid = ANY(ARRAY(
+        SELECT ctid FROM message_decision WHERE decided_at < (SELECT everstep_clock()) - 604800000000
+        ORDER BY decided_at LIMIT $1::bigint))",
+    "DELETE FROM rejected WHERE ctid = ANY(ARRAY(
+        SELECT ctid FROM rejected WHERE at < (SELECT everstep_clock()) - 2592000000000 ORDER BY at LIMIT $1::bigint))",
+    "DELETE FROM session WHERE ctid = ANY(ARRAY(
+        SELECT s.ctid FROM session s
+        WHERE s.ended_at < (SELECT everstep_clock()) - 86400000000
+          AND NOT EXISTS (SELECT FROM lease l WHERE l.session = s.id)
+        ORDER BY s.ended_at LIMIT $1::bigint))",
+];
+
+#[async_trait]
+impl Records for PostgresStore {
+    async fn outbox(&self, older: Millis, limit: u32) -> Result<Vec<OutboxRow>, Error> {
+        self.read("reading the outbox", OUTBOX, params![micros(older), i64::from(limit)], |row| {
+            Ok(OutboxRow {
+                uid: uid(row, 0)?,
+                run: Run(row.try_get::<_, i32>(1)? as u32),
+                routing_key: row.try_get(2)?,
+                message_id: row.try_get(3)?,
+                body: row.try_get(4)?,
+            })
+        })
+        .await
+    }
+
+    async fn sent(&self, rows: &[(InstanceUid, Run)]) -> Result<(), Error> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let (instances, runs): (Vec<Uuid>, Vec<i32>) = rows.iter().map(|(uid, run)| (uid.0, run.0 as i32)).unzip();
+        self.execute("clearing the outbox", sql::OUTBOX_DELETE, params![instances, runs]).await?;
+        Ok(())
+    }
+
+    async fn reject(&self, rejected: &[Rejected]) -> Result<(), Error> {
+        if rejected.is_empty() {
+            return Ok(());
+        }
+        let key = |row: &'_ Rejected| row.message.as_ref().map(|(key, _)| key.clone());
+        let decided = |row: &'_ Rejected| row.message.as_ref().map(|(_, decided)| decided.clone());
+        let params = params![
+            rejected.iter().map(|_| Uuid::now_v7()).collect::<Vec<_>>(),
+            rejected.iter().map(|row| row.body_bytes as i64).collect::<Vec<_>>(),
+            rejected.iter().map(|row| row.namespace.as_str()).collect::<Vec<_>>(),
+            rejected.iter().map(|row| key(row).map(|key| key.workflow.to_string())).collect::<Vec<_>>(),
+            rejected.iter().map(|row| key(row).map(|key| clean(&key.app_id).into_owned())).collect::<Vec<_>>(),
+            rejected.iter().map(|row| key(row).map(|key| clean(&key.message_id).into_owned())).collect::<Vec<_>>(),
+            rejected.iter().map(|row| clean(&row.code)).collect::<Vec<_>>(),
+            rejected.iter().map(|row| clean(&row.reason)).collect::<Vec<_>>(),
+            rejected.iter().map(|row| clean(row.headers.as_str())).collect::<Vec<_>>(),
+            rejected.iter().map(|row| &row.body[..row.body.len().min(BODY_BYTES_MAX)]).collect::<Vec<_>>(),
+            rejected.iter().map(|row| decided(row).map(|decided| decided.id.to_string())).collect::<Vec<_>>(),
+            rejected.iter().map(|row| decided(row).map(|decided| answer::encode(&decided.answer))).collect::<Vec<_>>(),
+        ];
+        self.execute("recording rejected messages", REJECT, params).await?;
+        Ok(())
+    }
+
+    async fn clean(&self, limit: u32) -> Result<u64, Error> {
+        let mut count = 0;
+        for sql in CLEAN {
+            count += self.execute("cleaning", sql, params![i64::from(limit)]).await?;
+        }
+        Ok(count)
+    }
+}

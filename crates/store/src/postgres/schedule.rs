@@ -1,0 +1,141 @@
+//! What is due, what is to be offered, and who has which duty.
+
+use std::collections::HashSet;
+
+use async_trait::async_trait;
+use everstep_engine::rows::Subject;
+use everstep_protocol::{CallHash, CoordinatorId, InstanceUid, Millis, Timestamp};
+use uuid::Uuid;
+
+use super::{
+    PostgresStore,
+    fault::Fault,
+    rows::{hash, micros, time, time_if_any, uid},
+    rows_of, statements as sql,
+    trip::params,
+    write::{RUN, STEP},
+};
+use crate::{Due, Error, Offers, Queue, Schedule};
+
+const DUTIES: &str = include_str!("sql/duties.sql");
+const RELEASE: &str = "DELETE FROM duty WHERE coordinator = $1::uuid";
+
+#[async_trait]
+impl Schedule for PostgresStore {
+    async fn due(&self, mark: Option<Timestamp>, limit: u32) -> Result<Due, Error> {
+        let mark = mark.map_or(i64::MIN, |mark| mark.0);
+        let rows = self
+            .read("looking for due waits", sql::DUE, params![mark, i64::from(limit)], |row| {
+                let now = time(row, 0)?;
+                let wait = match time_if_any(row, 3)? {
+                    Some(due_at) => Some((uid(row, 1)?, CallHash(hash(row, 2)?), due_at)),
+                    None => None,
+                };
+                Ok((now, wait))
+            })
+            .await?;
+        let mut due = Due::default();
+        for (now, wait) in rows {
+            due.now = now;
+            match wait {
+                Some(row) if row.2 <= now => due.rows.push(row),
+                Some(row) => due.next = Some(row.2),
+                None => {}
+            }
+        }
+        due.rows.sort_by_key(|row| row.2);
+        Ok(due)
+    }
+
+    async fn offer(&self, queues: &[Queue], window: u32, again: Millis) -> Result<Offers, Error> {
+        const DOING: &str = "offering what is ready";
+        if queues.is_empty() {
+            return Ok(Offers::default());
+        }
+        let client = self.client(DOING).await?;
+        offer(&client, queues, window as usize, again).await.map_err(|fault| fault.into_error(DOING))
+    }
+
+    async fn duties(
+        &self,
+        coordinator: CoordinatorId,
+        names: &[&'static str],
+        ttl: Millis,
+    ) -> Result<Vec<&'static str>, Error> {
+        // In one order, so that two coordinators cannot block each other in a circle.
+        let mut sorted = names.to_vec();
+        sorted.sort_unstable();
+        sorted.dedup();
+        let params = params![coordinator.0, sorted, micros(ttl)];
+        let held: Vec<String> =
+            self.read("taking duties", DUTIES, params, |row| Ok(row.try_get::<_, String>(0)?)).await?;
+        Ok(names.iter().copied().filter(|name| held.iter().any(|held| held == name)).collect())
+    }
+
+    async fn release_duties(&self, coordinator: CoordinatorId) -> Result<(), Error> {
+        self.execute("releasing duties", RELEASE, params![coordinator.0]).await?;
+        Ok(())
+    }
+}
+
+/// A ready row at the head of its queue.
+struct Ready {
+    uid: InstanceUid,
+    subject: Subject,
+    offered_at: Option<Timestamp>,
+}
+
+async fn offer(
+    client: &deadpool_postgres::Object,
+    queues: &[Queue],
+    window: usize,
+    again: Millis,
+) -> Result<Offers, Fault> {
+    let (namespaces, (names, kinds)): (Vec<&str>, (Vec<&str>, Vec<i16>)) =
+        queues.iter().map(columns).map(|(namespace, name, kind)| (namespace, (name, kind))).unzip();
+    // What may be offered now, behind what is offered already, and one more, which shows a backlog.
+    let depth = (2 * window + 1) as i64;
+    let rows = rows_of(client, sql::OFFER_SCAN, params![namespaces, names, kinds, depth]).await?;
+    let mut heads: Vec<Vec<Ready>> = queues.iter().map(|_| Vec::new()).collect();
+    let mut now = Timestamp::default();
+    for row in &rows {
+        now = now.max(time(row, 1)?);
+        let ready = Ready {
+            uid: uid(row, 2)?,
+            subject: Subject(hash(row, 3)?),
+            offered_at: time_if_any(row, 4)?,
+        };
+        heads[row.try_get::<_, i64>(0)? as usize - 1].push(ready);
+    }
+    let stale = now.minus(again);
+    let mut offers = Offers::default();
+    let mut chosen: Vec<(Queue, InstanceUid, Subject)> = Vec::new();
+    for (queue, head) in queues.iter().zip(heads) {
+        let waits = |ready: &Ready| ready.offered_at.is_none_or(|at| at <= stale);
+        let (waiting, offered): (Vec<Ready>, Vec<Ready>) = head.into_iter().partition(waits);
+        let room = window.saturating_sub(offered.len());
+        if waiting.len() > room {
+            offers.backlog.push(queue.clone());
+        }
+        chosen.extend(waiting.into_iter().take(room).map(|ready| (queue.clone(), ready.uid, ready.subject)));
+    }
+    if chosen.is_empty() {
+        return Ok(offers);
+    }
+    let instances: Vec<Uuid> = chosen.iter().map(|(_, uid, _)| uid.0).collect();
+    let subjects: Vec<&[u8]> = chosen.iter().map(|(_, _, subject)| &subject.0[..]).collect();
+    let marked = rows_of(client, sql::OFFER_MARK, params![instances, subjects, now.0, stale.0]).await?;
+    let mut taken = HashSet::with_capacity(marked.len());
+    for row in &marked {
+        taken.insert((uid(row, 0)?, Subject(hash(row, 1)?)));
+    }
+    offers.rows = chosen.iter().filter(|(_, uid, subject)| taken.contains(&(*uid, *subject))).cloned().collect();
+    Ok(offers)
+}
+
+fn columns(queue: &Queue) -> (&str, &str, i16) {
+    match queue {
+        Queue::Run(namespace, workflow) => (namespace.as_str(), workflow.as_str(), RUN),
+        Queue::Step(namespace, pool) => (namespace.as_str(), pool.as_str(), STEP),
+    }
+}

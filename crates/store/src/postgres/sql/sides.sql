@@ -1,0 +1,14 @@
+-- Right after lock_heads.sql, as a statement of its own so that its snapshot is younger than the locks: the leases of the
+-- instances $1, the ready rows and open questions of the instances $2.
+-- Indexes: lease_pkey, ready_pkey (instance = ANY, subject = zero), attention_pkey (instance = ANY).
+SELECT 1::smallint, instance, session, epoch, NULL::text, NULL::text
+FROM lease
+WHERE instance = ANY($1::uuid[]) AND subject = '\x00000000000000000000000000000000'
+UNION ALL
+SELECT 2::smallint, instance, NULL, NULL, NULL, NULL
+FROM ready
+WHERE instance = ANY($2::uuid[]) AND subject = '\x00000000000000000000000000000000'
+UNION ALL
+SELECT 3::smallint, instance, NULL, NULL, code, message
+FROM attention
+WHERE instance = ANY($2::uuid[])

@@ -1,0 +1,97 @@
+//! The hot statements. Each connection prepares them when it is made; a test asserts their plans on empty and on full tables
+//! (rule W37): keys are found by `= ANY`, below a list with LIMIT 1, or by ctid, and rows are inserted from `unnest`, so that
+//! no join can turn round and read a whole table.
+
+use futures::future::try_join_all;
+
+/// A statement and the tables that it may only reach by key.
+#[derive(Clone, Copy, Debug)]
+pub struct Statement {
+    /// What it is called in the plans' test.
+    pub name: &'static str,
+    /// Its text.
+    pub sql: &'static str,
+}
+
+macro_rules! statements {
+    ($($name:ident = $sql:expr;)*) => {
+        $(pub(super) const $name: &str = $sql;)*
+
+        /// Every hot statement.
+        #[doc(hidden)]
+        #[must_use]
+        pub fn hot_statements() -> Vec<Statement> {
+            vec![$(Statement { name: stringify!($name), sql: $name }),*]
+        }
+    };
+}
+
+macro_rules! file {
+    ($name:literal) => {
+        include_str!(concat!("sql/", $name, ".sql"))
+    };
+}
+
+statements! {
+    CLOCK = "SELECT clock_timestamp()";
+    LOCK_HEADS = file!("lock_heads");
+    SIDES = file!("sides");
+    CALLS = file!("calls");
+    OPERATIONS = file!("operations");
+    NAMES = file!("names");
+    MESSAGES = file!("messages");
+    ELSEWHERE = "SELECT clock_timestamp(), ARRAY(SELECT id FROM instance WHERE id = ANY($1::uuid[]))";
+
+    HEADS_UPDATE = file!("heads_update");
+    HEADS_INSERT = file!("heads_insert");
+    NAMES_INSERT = "INSERT INTO instance_name (namespace, workflow, id, instance, fingerprint)
+        SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::uuid[], $5::bytea[])";
+    MESSAGES_INSERT = "INSERT INTO message_decision (decided_at, namespace, workflow, app_id, message_id, id, answer)
+        SELECT $1::bigint, * FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[])";
+    JOURNAL_INSERT = "INSERT INTO journal (instance, run, position, at, kind, call, entry, payload)
+        SELECT * FROM unnest($1::uuid[], $2::integer[], $3::bigint[], $4::bigint[], $5::smallint[], $6::bytea[], $7::bytea[],
+                             $8::text[])";
+    LEASE_END = "DELETE FROM lease
+        WHERE instance = ANY($1::uuid[]) AND subject = '\\x00000000000000000000000000000000'";
+    LEASE_DELETE = file!("lease_delete");
+    LEASE_CLEAR = "DELETE FROM lease
+        WHERE instance = ANY($1::uuid[]) AND subject > '\\x00000000000000000000000000000000'";
+    LEASE_INSERT = "INSERT INTO lease (instance, subject, session, epoch)
+        SELECT * FROM unnest($1::uuid[], $2::bytea[], $3::uuid[], $4::bigint[])";
+    READY_END = "DELETE FROM ready
+        WHERE instance = ANY($1::uuid[]) AND subject = '\\x00000000000000000000000000000000'";
+    READY_LOCK = file!("ready_lock");
+    READY_DELETE = file!("ready_delete");
+    READY_CLEAR = "DELETE FROM ready
+        WHERE instance = ANY($1::uuid[]) AND subject > '\\x00000000000000000000000000000000'";
+    READY_INSERT = "INSERT INTO ready (instance, subject, kind, namespace, queue, ready_at, offered_at)
+        SELECT * FROM unnest($1::uuid[], $2::bytea[], $3::smallint[], $4::text[], $5::text[], $6::bigint[], $7::bigint[])";
+    WAIT_DELETE = file!("wait_delete");
+    WAIT_CLEAR = "DELETE FROM wait WHERE instance = ANY($1::uuid[])";
+    WAIT_INSERT = file!("wait_insert");
+    REMOTE_DELETE = file!("remote_step_delete");
+    REMOTE_CLEAR = "DELETE FROM remote_step WHERE instance = ANY($1::uuid[])";
+    REMOTE_INSERT = "INSERT INTO remote_step (instance, call, body, attempt, epoch, first_at, granted_at)
+        SELECT * FROM unnest($1::uuid[], $2::bytea[], $3::bytea[], $4::integer[], $5::bigint[], $6::bigint[], $7::bigint[])";
+    ATTENTION_DELETE = "DELETE FROM attention WHERE instance = ANY($1::uuid[])";
+    ATTENTION_INSERT = "INSERT INTO attention (instance, since, code, message)
+        SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::text[])";
+    OPERATION_INSERT = "INSERT INTO operation (decided_at, instance, operation, answer)
+        SELECT $1::bigint, * FROM unnest($2::uuid[], $3::text[], $4::text[])";
+    OUTBOX_INSERT = "INSERT INTO outbox (instance, run, routing_key, message_id, body, created_at)
+        SELECT * FROM unnest($1::uuid[], $2::integer[], $3::text[], $4::text[], $5::text[], $6::bigint[])";
+    OUTBOX_DELETE = file!("outbox_delete");
+
+    JOURNAL = file!("journal");
+    DUE = file!("due");
+    OFFER_SCAN = file!("offer_scan");
+    OFFER_MARK = file!("offer_mark");
+    SESSION_LEASES = file!("session_leases");
+}
+
+/// Prepares them all, in one round trip.
+pub(super) async fn prepare(client: &deadpool_postgres::ClientWrapper) -> Result<(), tokio_postgres::Error> {
+    let statements = hot_statements();
+    try_join_all(statements.iter().map(|statement| client.prepare_cached(statement.sql))).await?;
+    Ok(())
+}

@@ -1,0 +1,69 @@
+//! The transaction of a batch: lock and load in one round trip, decide, write and commit in a second one.
+
+use deadpool_postgres::Object;
+use everstep_engine::rows::Needs;
+
+use super::{fault::Fault, load, trip::Trip, write};
+use crate::Decide;
+
+/// A connection inside a transaction. Dropped there, it is closed and the database rolls back: it never returns to the pool
+/// in the middle of something.
+pub(super) struct Open(Option<Object>);
+
+impl Open {
+    pub(super) const fn new(client: Object) -> Self {
+        Self(Some(client))
+    }
+
+    pub(super) fn client(&self) -> &Object {
+        self.0.as_ref().expect("it is taken only when it is dropped")
+    }
+
+    /// The transaction is over, whichever way: the connection can serve others.
+    pub(super) fn done(mut self) {
+        drop(self.0.take());
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        if let Some(object) = self.0.take() {
+            drop(Object::take(object));
+        }
+    }
+}
+
+pub(super) async fn run(client: Object, needs: Needs, decide: Decide) -> Result<(), Fault> {
+    let open = Open::new(client);
+    let (loaded, places) = match load::load(open.client(), needs).await {
+        Ok(loaded) => loaded,
+        Err(fault) => return Err(roll_back(open, fault).await),
+    };
+    let now = loaded.now;
+    let writes = decide(loaded);
+    let mut trip = Trip::new(open.client());
+    match write::plan(&writes, &places, now, &mut trip).await {
+        Ok(()) => trip.command("COMMIT"),
+        Err(fault) => {
+            drop(trip);
+            return Err(roll_back(open, fault).await);
+        }
+    }
+    match trip.run().await {
+        Ok(_) => {
+            open.done();
+            Ok(())
+        }
+        // The COMMIT came behind the statement that failed, and so was a rollback; this one only makes sure that the
+        // connection still answers.
+        Err(fault) => Err(roll_back(open, fault).await),
+    }
+}
+
+/// Keeps the connection if it still answers.
+async fn roll_back(open: Open, fault: Fault) -> Fault {
+    if !open.client().is_closed() && open.client().batch_execute("ROLLBACK").await.is_ok() {
+        open.done();
+    }
+    fault
+}

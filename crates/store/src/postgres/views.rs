@@ -1,0 +1,241 @@
+//! What API and CLI show. Lists are read in two statements of one snapshot: which instances, then what they are.
+
+use async_trait::async_trait;
+use deadpool_postgres::Object;
+use everstep_engine::start::NameKey;
+use everstep_protocol::{
+    BuildName, Epoch, Generation, InstanceUid, Namespace, Position, Run, SessionId,
+    journal::{Fact, Parked},
+};
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use super::{
+    PostgresStore,
+    fault::Fault,
+    rows::{self, name, time, time_if_any, uid},
+    rows_of,
+    trip::params,
+};
+use crate::{Cursor, Error, Filter, InstanceView, Page, RejectedView, StatusWord, Views, WaitView, fact};
+
+const VIEW: &str = include_str!("sql/view.sql");
+const FIND: &str = "SELECT instance FROM instance_name
+    WHERE namespace = $1::text AND workflow = $2::text AND id = $3::text";
+const REJECTED: &str = "SELECT at, code, reason, message_id, headers, substring(body FROM 1 FOR 65536), body_bytes
+    FROM rejected WHERE namespace = $1::text ORDER BY at DESC LIMIT $2::bigint";
+const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+/// Waits shown of one instance.
+const WAITS_MAX: i64 = 100;
+
+#[async_trait]
+impl Views for PostgresStore {
+    async fn instance(&self, name: &NameKey) -> Result<Option<InstanceView>, Error> {
+        const DOING: &str = "reading an instance";
+        let client = self.client(DOING).await?;
+        let views = async {
+            let Some(uid) = find(&client, name).await? else {
+                return Ok(Vec::new());
+            };
+            views(rows_of(&client, VIEW, params![vec![uid.0], WAITS_MAX, true]).await?)
+        };
+        views.await.map(|mut views| views.pop()).map_err(|fault: Fault| fault.into_error(DOING))
+    }
+
+    async fn instances(&self, filter: &Filter, cursor: Option<&Cursor>, limit: u32) -> Result<Page, Error> {
+        const DOING: &str = "listing instances";
+        let client = self.client(DOING).await?;
+        // A reader that is dropped in the middle gives its connection up.
+        let client = super::transaction::Open::new(client);
+        let page = page(client.client(), filter, cursor, limit).await;
+        let ended = client.client().batch_execute("COMMIT").await;
+        if ended.is_ok() {
+            client.done();
+        }
+        page.map_err(|fault| fault.into_error(DOING))
+    }
+
+    async fn rejected(&self, namespace: &Namespace, limit: u32) -> Result<Vec<RejectedView>, Error> {
+        let params = params![namespace.as_str(), i64::from(limit)];
+        self.read("reading rejected messages", REJECTED, params, |row| {
+            Ok(RejectedView {
+                at: time(row, 0)?,
+                code: row.try_get(1)?,
+                reason: row.try_get(2)?,
+                message_id: row.try_get(3)?,
+                headers: row.try_get(4)?,
+                body: String::from_utf8_lossy(row.try_get(5)?).into_owned(),
+                body_bytes: row.try_get::<_, i64>(6)? as u64,
+            })
+        })
+        .await
+    }
+}
+
+pub(super) async fn find(client: &Object, name: &NameKey) -> Result<Option<InstanceUid>, Fault> {
+    let params = params![name.namespace.as_str(), name.workflow.as_str(), name.id.as_str()];
+    let rows = rows_of(client, FIND, params).await?;
+    rows.first().map(|row| uid(row, 0)).transpose()
+}
+
+async fn page(client: &Object, filter: &Filter, cursor: Option<&Cursor>, limit: u32) -> Result<Page, Fault> {
+    let before = cursor.map_or(Uuid::max(), |cursor| cursor.0.0);
+    client.batch_execute(BEGIN).await?;
+    // One more than asked for shows whether there is a next page.
+    let params = params![
+        filter.namespace.as_str(),
+        before,
+        i64::from(limit) + 1,
+        filter.workflow.as_ref().map_or("", |workflow| workflow.as_str())
+    ];
+    let ids = rows_of(client, list(filter), params).await?;
+    let mut ids: Vec<Uuid> = ids.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+    let more = ids.len() > limit as usize;
+    ids.truncate(limit as usize);
+    let next = ids.last().filter(|_| more).map(|id| Cursor(InstanceUid(*id)));
+    let mut rows = views(rows_of(client, VIEW, params![ids, 1_i64, false]).await?)?;
+    for view in &mut rows {
+        view.holder = None;
+    }
+    Ok(Page { rows, next })
+}
+
+macro_rules! list {
+    ($from:literal, $where:literal, $workflow:literal, $order:literal, $before:literal) => {
+        concat!(
+            "SELECT i.id FROM ", $from, " WHERE i.namespace = $1::text ", $where, " AND ", $workflow,
+            " AND ", $order, " < ", $before, " ORDER BY ", $order, " DESC LIMIT $3::bigint"
+        )
+    };
+}
+
+/// Found from a side table. `$4` is not read where no workflow is given.
+macro_rules! sides {
+    ($by_workflow:expr, $from:literal, $where:literal) => {
+        if $by_workflow {
+            list!($from, $where, "i.workflow = $4::text", "t.instance", "$2::uuid")
+        } else {
+            list!($from, $where, "$4::text = ''", "t.instance", "$2::uuid")
+        }
+    };
+}
+
+/// Found from the heads: by the index of workflows, or by age.
+macro_rules! heads {
+    ($by_workflow:expr, $where:literal) => {
+        if $by_workflow {
+            list!("instance i", $where, "i.workflow = $4::text", "uuid_send(i.id)", "uuid_send($2::uuid)")
+        } else {
+            list!("instance i", $where, "$4::text = ''", "i.id", "$2::uuid")
+        }
+    };
+}
+
+/// The statement that finds the ids of a page: $1 namespace, $2 below this id, $3 how many, $4 workflow. What is open is found
+/// from its side table, which stays small however many instances have ended.
+fn list(filter: &Filter) -> &'static str {
+    let by_workflow = filter.workflow.is_some();
+    match filter.status {
+        None => heads!(by_workflow, ""),
+        Some(StatusWord::Complete) => heads!(by_workflow, "AND i.status = 1"),
+        Some(StatusWord::Errored) => heads!(by_workflow, "AND i.status = 2"),
+        Some(StatusWord::Terminated) => heads!(by_workflow, "AND i.status = 3"),
+        Some(StatusWord::Running) => sides!(
+            by_workflow,
+            "lease t JOIN instance i ON i.id = t.instance",
+            "AND t.subject = '\\x00000000000000000000000000000000'"
+        ),
+        Some(StatusWord::Attention) => sides!(
+            by_workflow,
+            "attention t JOIN instance i ON i.id = t.instance",
+            "AND NOT EXISTS (SELECT FROM lease l WHERE l.instance = t.instance
+                AND l.subject = '\\x00000000000000000000000000000000')"
+        ),
+        Some(StatusWord::Queued) => sides!(
+            by_workflow,
+            "ready t JOIN instance i ON i.id = t.instance",
+            "AND t.subject = '\\x00000000000000000000000000000000'
+             AND NOT EXISTS (SELECT FROM lease l WHERE l.instance = t.instance
+                AND l.subject = '\\x00000000000000000000000000000000')
+             AND NOT EXISTS (SELECT FROM attention a WHERE a.instance = t.instance)"
+        ),
+        Some(StatusWord::Waiting) => sides!(
+            by_workflow,
+            "(SELECT DISTINCT instance FROM wait WHERE instance < $2::uuid) t JOIN instance i ON i.id = t.instance",
+            "AND NOT EXISTS (SELECT FROM lease l WHERE l.instance = t.instance
+                AND l.subject = '\\x00000000000000000000000000000000')
+             AND NOT EXISTS (SELECT FROM ready r WHERE r.instance = t.instance
+                AND r.subject = '\\x00000000000000000000000000000000')
+             AND NOT EXISTS (SELECT FROM attention a WHERE a.instance = t.instance)"
+        ),
+    }
+}
+
+/// Rows of `view.sql`: those of one instance follow each other.
+fn views(rows: Vec<Row>) -> Result<Vec<InstanceView>, Fault> {
+    let mut views: Vec<InstanceView> = Vec::new();
+    let mut last = 0;
+    for row in &rows {
+        let nth: i64 = row.try_get(0)?;
+        if nth != last {
+            views.push(view(row)?);
+            last = nth;
+        }
+        if let (Some(view), Some(code)) = (views.last_mut(), row.try_get::<_, Option<i16>>(29)?) {
+            view.waiting.push(WaitView {
+                call: rows::call(row, 26)?,
+                kind: rows::wait_kind(code)?,
+                since: time(row, 30)?,
+                due_at: time_if_any(row, 31)?,
+            });
+        }
+    }
+    Ok(views)
+}
+
+fn view(row: &Row) -> Result<InstanceView, Fault> {
+    let ready_at = time_if_any(row, 17)?;
+    let session = row.try_get::<_, Option<Uuid>>(14)?.map(SessionId);
+    let parked = match time_if_any(row, 19)? {
+        Some(since) => {
+            Some((since, Parked { code: rows::park_code(row.try_get(20)?)?, message: row.try_get(21)? }))
+        }
+        None => None,
+    };
+    let end = match row.try_get::<_, Option<&[u8]>>(22)? {
+        Some(entry) => match fact::join(entry, row.try_get(23)?)? {
+            Fact::Ended(end) => Some(end),
+            other => return Err(Fault::corrupt(format!("the last entry is {}, not an end", other.word()))),
+        },
+        None => None,
+    };
+    let stored = rows::status(row.try_get(7)?)?;
+    Ok(InstanceView {
+        uid: uid(row, 1)?,
+        namespace: name(row, 2)?,
+        workflow: name(row, 3)?,
+        id: name(row, 4)?,
+        run: Run(row.try_get::<_, i32>(5)? as u32),
+        generation: Generation(row.try_get::<_, i32>(6)? as u32),
+        status: StatusWord::derive(stored, session.is_some(), ready_at.is_some(), parked.is_some()),
+        created_at: time(row, 8)?,
+        ended_at: time_if_any(row, 9)?,
+        position: Position(row.try_get::<_, i64>(10)? as u64),
+        steps: row.try_get::<_, i64>(11)? as u64,
+        epoch: Epoch(row.try_get::<_, i64>(12)? as u64),
+        waits: row.try_get::<_, i32>(13)? as u32,
+        holder: session.map(|session| holder(row, session)).transpose()?,
+        ready_at,
+        served: row.try_get(18)?,
+        waiting: Vec::new(),
+        parked,
+        end,
+    })
+}
+
+/// A session that was never registered here still holds its lease.
+fn holder(row: &Row, session: SessionId) -> Result<(SessionId, BuildName, String), Fault> {
+    let build = row.try_get::<_, Option<&str>>(15)?.unwrap_or("unknown");
+    let host = row.try_get::<_, Option<String>>(16)?.unwrap_or_default();
+    Ok((session, BuildName::new(build).map_err(Fault::corrupt)?, host))
+}

@@ -1,0 +1,294 @@
+//! Writes what a batch has decided: one statement a table and way of writing, all sent together with the COMMIT. Deletes come
+//! before inserts. What must not fail silently makes its statement fail, so that the COMMIT behind it rolls back.
+
+use everstep_engine::{Writes, lifecycle::Lifecycle, rows::Subject};
+use everstep_protocol::{CallHash, InstanceUid, Timestamp};
+use uuid::Uuid;
+
+use super::{
+    fault::Fault,
+    load::{Places, ids},
+    rows::{Bytes16, Raw, Tid, call_kind_code, clean, remote_body},
+    statements as sql,
+    trip::{Trip, params},
+};
+use crate::{ErrorKind, answer, fact};
+
+/// Adds the statements for the writes to a trip. `now` is the batch's time.
+pub(super) async fn plan<'a>(
+    writes: &'a Writes,
+    places: &Places,
+    now: Timestamp,
+    trip: &mut Trip<'a>,
+) -> Result<(), Fault> {
+    heads(writes, places, trip).await?;
+    created(writes, now, trip).await?;
+    journal(writes, trip).await?;
+    deletes(writes, trip).await?;
+    leases_and_ready(writes, trip).await?;
+    waits_and_remotes(writes, trip).await?;
+    rest(writes, now, trip).await
+}
+
+async fn heads(writes: &Writes, places: &Places, trip: &mut Trip<'_>) -> Result<(), Fault> {
+    if writes.heads.is_empty() {
+        return Ok(());
+    }
+    let heads = &writes.heads;
+    let place = |uid: InstanceUid| {
+        places.get(&uid).copied().ok_or_else(|| {
+            Fault::Own(ErrorKind::Refused, format!("the head of {uid} was not locked but is to be written"))
+        })
+    };
+    let tids: Vec<Tid> = heads.iter().map(|head| place(head.uid)).collect::<Result<_, _>>()?;
+    let params = params![
+        tids,
+        heads.iter().map(|head| head.epoch.0 as i64).collect::<Vec<_>>(),
+        heads.iter().map(|head| head.position.0 as i64).collect::<Vec<_>>(),
+        heads.iter().map(|head| head.reports as i64).collect::<Vec<_>>(),
+        heads.iter().map(|head| head.steps as i64).collect::<Vec<_>>(),
+        heads.iter().map(|head| head.journal_bytes as i64).collect::<Vec<_>>(),
+        heads.iter().map(|head| head.run.0 as i32).collect::<Vec<_>>(),
+        heads.iter().map(|head| head.generation.0 as i32).collect::<Vec<_>>(),
+        heads.iter().map(|head| head.waits as i32).collect::<Vec<_>>(),
+        heads.iter().map(|head| head.deaths as i32).collect::<Vec<_>>(),
+        heads.iter().map(|head| head.status.code()).collect::<Vec<_>>(),
+        heads.iter().map(|head| head.ended_at.map(|at| at.0)).collect::<Vec<_>>(),
+    ];
+    trip.rows(sql::HEADS_UPDATE, params).await
+}
+
+async fn created<'a>(writes: &'a Writes, now: Timestamp, trip: &mut Trip<'a>) -> Result<(), Fault> {
+    if !writes.created.is_empty() {
+        let heads = &writes.created;
+        let params = params![
+            heads.iter().map(|head| head.uid.0).collect::<Vec<_>>(),
+            heads.iter().map(|head| head.created_at.0).collect::<Vec<_>>(),
+            heads.iter().map(|head| head.namespace.as_str()).collect::<Vec<_>>(),
+            heads.iter().map(|head| head.workflow.as_str()).collect::<Vec<_>>(),
+            heads.iter().map(|head| head.id.as_str()).collect::<Vec<_>>(),
+            heads.iter().map(|head| head.epoch.0 as i64).collect::<Vec<_>>(),
+            heads.iter().map(|head| head.position.0 as i64).collect::<Vec<_>>(),
+            heads.iter().map(|head| head.reports as i64).collect::<Vec<_>>(),
+            heads.iter().map(|head| head.steps as i64).collect::<Vec<_>>(),
+            heads.iter().map(|head| head.journal_bytes as i64).collect::<Vec<_>>(),
+            heads.iter().map(|head| head.run.0 as i32).collect::<Vec<_>>(),
+            heads.iter().map(|head| head.generation.0 as i32).collect::<Vec<_>>(),
+            heads.iter().map(|head| head.waits as i32).collect::<Vec<_>>(),
+            heads.iter().map(|head| head.deaths as i32).collect::<Vec<_>>(),
+            heads.iter().map(|head| head.status.code()).collect::<Vec<_>>(),
+            heads.iter().map(|head| head.ended_at.map(|at| at.0)).collect::<Vec<_>>(),
+        ];
+        trip.execute(sql::HEADS_INSERT, params).await?;
+    }
+    // In one order, so that two batches that race for the same names cannot block each other in a circle.
+    if !writes.names.is_empty() {
+        let mut names: Vec<_> = writes.names.iter().collect();
+        names.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+        let params = params![
+            names.iter().map(|row| row.key.namespace.as_str()).collect::<Vec<_>>(),
+            names.iter().map(|row| row.key.workflow.as_str()).collect::<Vec<_>>(),
+            names.iter().map(|row| row.key.id.as_str()).collect::<Vec<_>>(),
+            names.iter().map(|row| row.uid.0).collect::<Vec<_>>(),
+            names.iter().map(|row| &row.fingerprint.as_bytes()[..]).collect::<Vec<_>>(),
+        ];
+        trip.execute(sql::NAMES_INSERT, params).await?;
+    }
+    if !writes.messages.is_empty() {
+        let mut messages: Vec<_> = writes.messages.iter().collect();
+        messages.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        let params = params![
+            now.0,
+            messages.iter().map(|(key, _)| key.namespace.as_str()).collect::<Vec<_>>(),
+            messages.iter().map(|(key, _)| key.workflow.as_str()).collect::<Vec<_>>(),
+            messages.iter().map(|(key, _)| clean(&key.app_id)).collect::<Vec<_>>(),
+            messages.iter().map(|(key, _)| clean(&key.message_id)).collect::<Vec<_>>(),
+            messages.iter().map(|(_, decided)| decided.id.as_str()).collect::<Vec<_>>(),
+            messages.iter().map(|(_, decided)| answer::encode(&decided.answer)).collect::<Vec<_>>(),
+        ];
+        trip.execute(sql::MESSAGES_INSERT, params).await?;
+    }
+    Ok(())
+}
+
+async fn journal<'a>(writes: &'a Writes, trip: &mut Trip<'a>) -> Result<(), Fault> {
+    if writes.journal.is_empty() {
+        return Ok(());
+    }
+    let rows = &writes.journal;
+    let (entries, payloads): (Vec<_>, Vec<Option<&'a str>>) =
+        rows.iter().map(|row| fact::split(&row.entry.fact)).map(|(entry, payload)| (Raw(entry), payload)).unzip();
+    let params = params![
+        rows.iter().map(|row| row.uid.0).collect::<Vec<_>>(),
+        rows.iter().map(|row| row.run.0 as i32).collect::<Vec<_>>(),
+        rows.iter().map(|row| row.entry.position.0 as i64).collect::<Vec<_>>(),
+        rows.iter().map(|row| row.entry.at.0).collect::<Vec<_>>(),
+        rows.iter().map(|row| row.entry.fact.code()).collect::<Vec<_>>(),
+        rows.iter().map(|row| row.entry.fact.call().map(|call| Bytes16(call.hash().0))).collect::<Vec<_>>(),
+        entries,
+        payloads,
+    ];
+    trip.execute(sql::JOURNAL_INSERT, params).await
+}
+
+async fn deletes<'a>(writes: &'a Writes, trip: &mut Trip<'a>) -> Result<(), Fault> {
+    let (instances, steps) = by_subject(&writes.lease_deletes);
+    if !instances.is_empty() {
+        trip.execute(sql::LEASE_END, params![instances]).await?;
+    }
+    if !steps.0.is_empty() {
+        trip.execute(sql::LEASE_DELETE, params![steps.0, steps.1]).await?;
+    }
+    let (instances, steps) = by_subject(&writes.ready_deletes);
+    if !instances.is_empty() {
+        trip.execute(sql::READY_END, params![instances]).await?;
+    }
+    if !steps.0.is_empty() {
+        trip.rows(sql::READY_LOCK, params![steps.0.clone(), steps.1.clone()]).await?;
+        trip.execute(sql::READY_DELETE, params![steps.0, steps.1]).await?;
+    }
+    if !writes.wait_deletes.is_empty() {
+        let (instances, calls) = by_call(&writes.wait_deletes);
+        trip.execute(sql::WAIT_DELETE, params![instances, calls]).await?;
+    }
+    if !writes.remote_deletes.is_empty() {
+        let (instances, calls) = by_call(&writes.remote_deletes);
+        trip.execute(sql::REMOTE_DELETE, params![instances, calls]).await?;
+    }
+    if !writes.cleared.is_empty() {
+        for statement in [sql::WAIT_CLEAR, sql::REMOTE_CLEAR, sql::LEASE_CLEAR, sql::READY_CLEAR] {
+            trip.execute(statement, params![ids(&writes.cleared)]).await?;
+        }
+    }
+    if !writes.parked_deletes.is_empty() {
+        trip.execute(sql::ATTENTION_DELETE, params![ids(&writes.parked_deletes)]).await?;
+    }
+    if !writes.sent.is_empty() {
+        let (instances, runs): (Vec<Uuid>, Vec<i32>) =
+            writes.sent.iter().map(|(uid, run)| (uid.0, run.0 as i32)).unzip();
+        trip.execute(sql::OUTBOX_DELETE, params![instances, runs]).await?;
+    }
+    Ok(())
+}
+
+async fn leases_and_ready<'a>(writes: &'a Writes, trip: &mut Trip<'a>) -> Result<(), Fault> {
+    if !writes.leases.is_empty() {
+        let rows = &writes.leases;
+        let params = params![
+            rows.iter().map(|(uid, _, _)| uid.0).collect::<Vec<_>>(),
+            rows.iter().map(|(_, subject, _)| &subject.0[..]).collect::<Vec<_>>(),
+            rows.iter().map(|(_, _, lease)| lease.session.0).collect::<Vec<_>>(),
+            rows.iter().map(|(_, _, lease)| lease.epoch.0 as i64).collect::<Vec<_>>(),
+        ];
+        trip.execute(sql::LEASE_INSERT, params).await?;
+    }
+    if !writes.ready.is_empty() {
+        let rows = &writes.ready;
+        let queue = |row: &'a everstep_engine::batch::ReadyRow| match &row.pool {
+            Some(pool) => pool.as_str(),
+            None => row.workflow.as_str(),
+        };
+        let params = params![
+            rows.iter().map(|row| row.uid.0).collect::<Vec<_>>(),
+            rows.iter().map(|row| &row.subject.0[..]).collect::<Vec<_>>(),
+            rows.iter().map(|row| if row.pool.is_some() { STEP } else { RUN }).collect::<Vec<_>>(),
+            rows.iter().map(|row| row.namespace.as_str()).collect::<Vec<_>>(),
+            rows.iter().map(queue).collect::<Vec<_>>(),
+            rows.iter().map(|row| row.ready_at.0).collect::<Vec<_>>(),
+            rows.iter().map(|row| row.offered.then_some(row.ready_at.0)).collect::<Vec<_>>(),
+        ];
+        trip.execute(sql::READY_INSERT, params).await?;
+    }
+    Ok(())
+}
+
+async fn waits_and_remotes<'a>(writes: &'a Writes, trip: &mut Trip<'a>) -> Result<(), Fault> {
+    if !writes.waits.is_empty() {
+        let rows = &writes.waits;
+        let params = params![
+            rows.iter().map(|(uid, _)| uid.0).collect::<Vec<_>>(),
+            rows.iter().map(|(_, wait)| Bytes16(wait.call.hash().0)).collect::<Vec<_>>(),
+            rows.iter().map(|(_, wait)| wait.kind.code()).collect::<Vec<_>>(),
+            rows.iter().map(|(_, wait)| wait.since.0).collect::<Vec<_>>(),
+            rows.iter().map(|(_, wait)| wait.due_at.map(|at| at.0)).collect::<Vec<_>>(),
+            rows.iter().map(|(_, wait)| call_kind_code(wait.call.kind)).collect::<Vec<_>>(),
+            rows.iter().map(|(_, wait)| wait.call.name.as_str()).collect::<Vec<_>>(),
+            rows.iter().map(|(_, wait)| wait.call.count as i32).collect::<Vec<_>>(),
+        ];
+        trip.execute(sql::WAIT_INSERT, params).await?;
+    }
+    if !writes.remotes.is_empty() {
+        let rows = &writes.remotes;
+        let params = params![
+            rows.iter().map(|(uid, _)| uid.0).collect::<Vec<_>>(),
+            rows.iter().map(|(_, row)| Bytes16(row.call.hash().0)).collect::<Vec<_>>(),
+            rows.iter().map(|(_, row)| Raw(remote_body(row))).collect::<Vec<_>>(),
+            rows.iter().map(|(_, row)| row.attempt.0 as i32).collect::<Vec<_>>(),
+            rows.iter().map(|(_, row)| row.epoch.0 as i64).collect::<Vec<_>>(),
+            rows.iter().map(|(_, row)| row.first_at.map(|at| at.0)).collect::<Vec<_>>(),
+            rows.iter().map(|(_, row)| row.granted_at.map(|at| at.0)).collect::<Vec<_>>(),
+        ];
+        trip.execute(sql::REMOTE_INSERT, params).await?;
+    }
+    Ok(())
+}
+
+async fn rest<'a>(writes: &'a Writes, now: Timestamp, trip: &mut Trip<'a>) -> Result<(), Fault> {
+    if !writes.parked.is_empty() {
+        let rows = &writes.parked;
+        let params = params![
+            rows.iter().map(|(uid, _, _)| uid.0).collect::<Vec<_>>(),
+            rows.iter().map(|(_, since, _)| since.0).collect::<Vec<_>>(),
+            rows.iter().map(|(_, _, parked)| parked.code.word()).collect::<Vec<_>>(),
+            rows.iter().map(|(_, _, parked)| clean(&parked.message)).collect::<Vec<_>>(),
+        ];
+        trip.execute(sql::ATTENTION_INSERT, params).await?;
+    }
+    if !writes.operations.is_empty() {
+        let rows = &writes.operations;
+        let params = params![
+            now.0,
+            rows.iter().map(|(uid, _, _)| uid.0).collect::<Vec<_>>(),
+            rows.iter().map(|(_, operation, _)| clean(operation)).collect::<Vec<_>>(),
+            rows.iter().map(|(_, _, answer)| answer::encode(answer)).collect::<Vec<_>>(),
+        ];
+        trip.execute(sql::OPERATION_INSERT, params).await?;
+    }
+    if !writes.outbox.is_empty() {
+        let rows = &writes.outbox;
+        let params = params![
+            rows.iter().map(|row| row.instance.0).collect::<Vec<_>>(),
+            rows.iter().map(|row| row.head.run.0 as i32).collect::<Vec<_>>(),
+            rows.iter().map(Lifecycle::routing_key).collect::<Vec<_>>(),
+            rows.iter().map(Lifecycle::message_id).collect::<Vec<_>>(),
+            rows.iter().map(Lifecycle::body).collect::<Vec<_>>(),
+            rows.iter().map(|row| row.at.0).collect::<Vec<_>>(),
+        ];
+        trip.execute(sql::OUTBOX_INSERT, params).await?;
+    }
+    Ok(())
+}
+
+/// The kind of a run task's queue, and of a step task's.
+pub(super) const RUN: i16 = 1;
+pub(super) const STEP: i16 = 2;
+
+/// Instances themselves, and columns of their remote steps.
+#[allow(clippy::type_complexity, reason = "columns")]
+fn by_subject(keys: &[(InstanceUid, Subject)]) -> (Vec<Uuid>, (Vec<Uuid>, Vec<&[u8]>)) {
+    let mut instances = Vec::with_capacity(keys.len());
+    let mut steps = (Vec::new(), Vec::new());
+    for (uid, subject) in keys {
+        if *subject == Subject::INSTANCE {
+            instances.push(uid.0);
+        } else {
+            steps.0.push(uid.0);
+            steps.1.push(&subject.0[..]);
+        }
+    }
+    (instances, steps)
+}
+
+fn by_call(keys: &[(InstanceUid, CallHash)]) -> (Vec<Uuid>, Vec<&[u8]>) {
+    keys.iter().map(|(uid, call)| (uid.0, &call.0[..])).unzip()
+}

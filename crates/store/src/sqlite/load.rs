@@ -1,0 +1,245 @@
+//! Loads what a batch needs, each row by its primary key.
+
+use std::collections::hash_map::Entry;
+
+use everstep_engine::{
+    Head, Rows, Status,
+    batch::Loaded,
+    rows::{Lease, Needs, RemoteRow, Subject, WaitKind, WaitRow},
+    start::{Decided, Existing},
+};
+use everstep_protocol::{
+    Attempt, CallHash, Epoch, Fingerprint, Generation, InstanceUid, Position, Run, SessionId,
+    Timestamp,
+    journal::{ParkCode, Parked},
+};
+use rusqlite::{Connection, Row, params};
+
+use super::{column, fault::Result};
+use crate::answer;
+
+pub(super) const HEAD: &str = "SELECT namespace, workflow, id, run, generation, status, instance.epoch, position,
+    reports, waits, steps, journal_bytes, deaths, created_at, ended_at, session, lease.epoch FROM instance
+    LEFT JOIN lease ON lease.uid = instance.uid AND lease.subject = ?2 WHERE instance.uid = ?1";
+const LEASE: &str = "SELECT session, epoch FROM lease WHERE uid = ?1 AND subject = ?2";
+const READY: &str = "SELECT 1 FROM ready WHERE uid = ?1 AND subject = ?2";
+const WAIT: &str = "SELECT kind, since, due_at, call_kind, call_name, call_count FROM wait
+    WHERE uid = ?1 AND call = ?2";
+const REMOTE: &str = "SELECT call_kind, call_name, call_count, called_after, attempt, epoch, first_at, granted_at,
+    remote FROM remote_step WHERE uid = ?1 AND call = ?2";
+const PARKED: &str = "SELECT code, message FROM attention WHERE uid = ?1";
+const OPERATION: &str = "SELECT answer FROM operation WHERE uid = ?1 AND operation = ?2";
+const NAME: &str = "SELECT name.uid, name.fingerprint, instance.status FROM instance_name name
+    JOIN instance ON instance.uid = name.uid
+    WHERE name.namespace = ?1 AND name.workflow = ?2 AND name.id = ?3";
+const MESSAGE: &str = "SELECT id, answer FROM message_decision
+    WHERE namespace = ?1 AND workflow = ?2 AND app_id = ?3 AND message_id = ?4";
+
+/// Everything that `needs` names. Heads are never locked elsewhere: there is one writer.
+pub(super) fn load(connection: &Connection, needs: &Needs, now: Timestamp) -> Result<Loaded> {
+    let mut loaded = Loaded { now, ..Loaded::default() };
+    heads(connection, needs, &mut loaded)?;
+    runnable(connection, needs, &mut loaded.rows)?;
+    waits(connection, &needs.waits, &mut loaded.rows)?;
+    remotes(connection, &needs.remotes, &mut loaded.rows)?;
+    operations(connection, needs, &mut loaded.rows)?;
+    names(connection, needs, &mut loaded)?;
+    messages(connection, needs, &mut loaded)?;
+    Ok(loaded)
+}
+
+fn heads(connection: &Connection, needs: &Needs, loaded: &mut Loaded) -> Result<()> {
+    if needs.heads.is_empty() {
+        return Ok(());
+    }
+    let mut statement = connection.prepare_cached(HEAD)?;
+    loaded.heads.reserve(needs.heads.len());
+    loaded.rows.leases.reserve(needs.heads.len());
+    for uid in &needs.heads {
+        if let Entry::Vacant(vacant) = loaded.heads.entry(*uid) {
+            let mut rows = statement.query([uid.0.as_bytes(), &Subject::INSTANCE.0])?;
+            if let Some(row) = rows.next()? {
+                vacant.insert(head(*uid, row)?);
+                if let Some(lease) = held(row)? {
+                    loaded.rows.leases.insert((*uid, Subject::INSTANCE), lease);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The head in the columns of [`HEAD`].
+pub(super) fn head(uid: InstanceUid, row: &Row<'_>) -> Result<Head> {
+    Ok(Head {
+        uid,
+        namespace: column::name(row, 0)?,
+        workflow: column::name(row, 1)?,
+        id: column::name(row, 2)?,
+        run: Run(row.get(3)?),
+        generation: Generation(row.get(4)?),
+        status: column::code(row, 5, Status::from_code)?,
+        epoch: Epoch(column::count(row, 6)?),
+        position: Position(column::count(row, 7)?),
+        reports: column::count(row, 8)?,
+        waits: row.get(9)?,
+        steps: column::count(row, 10)?,
+        journal_bytes: column::count(row, 11)?,
+        deaths: row.get(12)?,
+        created_at: column::time(row, 13)?,
+        ended_at: column::time_if_any(row, 14)?,
+    })
+}
+
+/// The instance's own lease in the columns of [`HEAD`].
+pub(super) fn held(row: &Row<'_>) -> Result<Option<Lease>> {
+    match row.get::<_, Option<[u8; 16]>>(15)? {
+        Some(session) => {
+            let session = SessionId(uuid::Uuid::from_bytes(session));
+            Ok(Some(Lease { session, epoch: Epoch(column::count(row, 16)?) }))
+        }
+        None => Ok(None),
+    }
+}
+
+fn lease(row: &Row<'_>) -> Result<Lease> {
+    Ok(Lease { session: column::session(row, 0)?, epoch: Epoch(column::count(row, 1)?) })
+}
+
+fn runnable(connection: &Connection, needs: &Needs, loaded: &mut Rows) -> Result<()> {
+    if needs.runnable.is_empty() {
+        return Ok(());
+    }
+    let mut ready = connection.prepare_cached(READY)?;
+    let mut attention = connection.prepare_cached(PARKED)?;
+    for uid in &needs.runnable {
+        if ready.exists(params![uid.0.as_bytes(), Subject::INSTANCE.0])? {
+            loaded.ready.insert((*uid, Subject::INSTANCE));
+        }
+        let mut rows = attention.query([uid.0.as_bytes()])?;
+        if let Some(row) = rows.next()? {
+            loaded.parked.insert(*uid, parked(row, 0)?);
+        }
+    }
+    Ok(())
+}
+
+/// An open question in two columns, from this one on.
+pub(super) fn parked(row: &Row<'_>, column: usize) -> Result<Parked> {
+    let code: ParkCode = column::word(row, column)?;
+    Ok(Parked { code, message: row.get(column + 1)? })
+}
+
+fn waits(connection: &Connection, keys: &[(InstanceUid, CallHash)], loaded: &mut Rows) -> Result<()> {
+    if keys.is_empty() {
+        return Ok(());
+    }
+    let mut statement = connection.prepare_cached(WAIT)?;
+    for key in keys {
+        let mut rows = statement.query(params![key.0.0.as_bytes(), key.1.0])?;
+        if let Some(row) = rows.next()? {
+            loaded.waits.insert(*key, wait(row)?);
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn wait(row: &Row<'_>) -> Result<WaitRow> {
+    Ok(WaitRow {
+        kind: column::code(row, 0, WaitKind::from_code)?,
+        since: column::time(row, 1)?,
+        due_at: column::time_if_any(row, 2)?,
+        call: column::call(row, 3)?,
+    })
+}
+
+/// Remote steps with their wait, lease and ready rows.
+fn remotes(connection: &Connection, keys: &[(InstanceUid, CallHash)], loaded: &mut Rows) -> Result<()> {
+    if keys.is_empty() {
+        return Ok(());
+    }
+    let mut steps = connection.prepare_cached(REMOTE)?;
+    let mut leases = connection.prepare_cached(LEASE)?;
+    let mut ready = connection.prepare_cached(READY)?;
+    for key in keys {
+        let mut rows = steps.query(params![key.0.0.as_bytes(), key.1.0])?;
+        let Some(row) = rows.next()? else {
+            // Without the step there are none of the others.
+            continue;
+        };
+        loaded.remotes.insert(*key, remote(row)?);
+        let subject = (key.0, Subject::step(key.1));
+        let mut rows = leases.query(params![key.0.0.as_bytes(), key.1.0])?;
+        if let Some(row) = rows.next()? {
+            loaded.leases.insert(subject, lease(row)?);
+        }
+        if ready.exists(params![key.0.0.as_bytes(), key.1.0])? {
+            loaded.ready.insert(subject);
+        }
+    }
+    waits(connection, keys, loaded)
+}
+
+fn remote(row: &Row<'_>) -> Result<RemoteRow> {
+    Ok(RemoteRow {
+        call: column::call(row, 0)?,
+        called_after: Position(column::count(row, 3)?),
+        attempt: Attempt(row.get(4)?),
+        epoch: Epoch(column::count(row, 5)?),
+        first_at: column::time_if_any(row, 6)?,
+        granted_at: column::time_if_any(row, 7)?,
+        remote: column::packed(row, 8, "remote step")?,
+    })
+}
+
+fn operations(connection: &Connection, needs: &Needs, loaded: &mut Rows) -> Result<()> {
+    for key in &needs.operations {
+        let mut statement = connection.prepare_cached(OPERATION)?;
+        let mut rows = statement.query(params![key.0.0.as_bytes(), key.1])?;
+        if let Some(row) = rows.next()? {
+            loaded.operations.insert(key.clone(), answer(row, 0)?);
+        }
+    }
+    Ok(())
+}
+
+fn answer(row: &Row<'_>, column: usize) -> Result<everstep_engine::Answer> {
+    let text = column::text(row, column)?;
+    answer::decode(text).ok_or_else(|| super::Fault::corrupt("reading an answer", format!("{text:?}")))
+}
+
+fn names(connection: &Connection, needs: &Needs, loaded: &mut Loaded) -> Result<()> {
+    if needs.names.is_empty() {
+        return Ok(());
+    }
+    let mut statement = connection.prepare_cached(NAME)?;
+    for key in &needs.names {
+        let parts = params![key.namespace.as_str(), key.workflow.as_str(), key.id.as_str()];
+        let mut rows = statement.query(parts)?;
+        if let Some(row) = rows.next()? {
+            let existing = Existing {
+                uid: column::uid(row, 0)?,
+                fingerprint: Fingerprint::from_bytes(row.get(1)?),
+                status: column::code(row, 2, Status::from_code)?,
+            };
+            loaded.names.insert(key.clone(), existing);
+        }
+    }
+    Ok(())
+}
+
+fn messages(connection: &Connection, needs: &Needs, loaded: &mut Loaded) -> Result<()> {
+    if needs.messages.is_empty() {
+        return Ok(());
+    }
+    let mut statement = connection.prepare_cached(MESSAGE)?;
+    for key in &needs.messages {
+        let parts = params![key.namespace.as_str(), key.workflow.as_str(), key.app_id, key.message_id];
+        let mut rows = statement.query(parts)?;
+        if let Some(row) = rows.next()? {
+            let decided = Decided { id: column::name(row, 0)?, answer: answer(row, 1)? };
+            loaded.messages.insert(key.clone(), decided);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,126 @@
+//! Outbox, rejected messages, cleaning.
+
+use async_trait::async_trait;
+use everstep_protocol::{InstanceUid, Millis, Run, Timestamp};
+use rusqlite::{Connection, params};
+
+use super::{SqliteStore, column, fault, write};
+use crate::{Error, OutboxRow, Records, Rejected, answer};
+
+const OUTBOX: &str = "SELECT uid, run, routing_key, message_id, body FROM outbox WHERE at < ?1
+    ORDER BY at, uid LIMIT ?2";
+const DECISION: &str = "INSERT INTO message_decision (namespace, workflow, app_id, message_id, at, id, answer)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING";
+const REJECT: &str = "INSERT INTO rejected (at, namespace, workflow, app_id, message_id, code, reason, headers,
+    body_bytes, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT DO NOTHING";
+
+const DAY: Millis = Millis::from_secs(86_400);
+const WEEK: Millis = Millis::from_secs(7 * 86_400);
+const MONTH: Millis = Millis::from_secs(30 * 86_400);
+
+/// What is deleted after how long. Rejected records are numbered in the order of their times.
+const CLEAN: [(Millis, &str); 3] = [
+    (
+        WEEK,
+        "DELETE FROM message_decision WHERE (namespace, workflow, app_id, message_id) IN (
+            SELECT namespace, workflow, app_id, message_id FROM message_decision WHERE at < ?1 ORDER BY at LIMIT ?2)",
+    ),
+    (
+        MONTH,
+        "DELETE FROM rejected WHERE number IN (
+            SELECT number FROM (SELECT number, at FROM rejected ORDER BY number LIMIT ?2) WHERE at < ?1)",
+    ),
+    (
+        DAY,
+        "DELETE FROM session WHERE session IN (
+            SELECT session FROM session WHERE ended_at < ?1
+            AND NOT EXISTS (SELECT 1 FROM lease WHERE lease.session = session.session) LIMIT ?2)",
+    ),
+];
+
+#[async_trait]
+impl Records for SqliteStore {
+    async fn outbox(&self, older: Millis, limit: u32) -> Result<Vec<OutboxRow>, Error> {
+        let before = self.clock.now().minus(older);
+        let work = move |connection: &Connection| outbox(connection, before, limit);
+        self.reader.read("reading the outbox", work).await
+    }
+
+    async fn sent(&self, rows: &[(InstanceUid, Run)]) -> Result<(), Error> {
+        let rows = rows.to_vec();
+        let work = move |connection: &Connection, _| {
+            let mut statement = connection.prepare_cached(write::OUTBOX_DELETE)?;
+            for (uid, run) in &rows {
+                statement.execute(params![uid.0.as_bytes(), run.0])?;
+            }
+            Ok(())
+        };
+        self.writer.write("clearing the outbox", work).await
+    }
+
+    async fn reject(&self, rejected: &[Rejected]) -> Result<(), Error> {
+        let rejected = rejected.to_vec();
+        let work = move |connection: &Connection, now| {
+            rejected.iter().try_for_each(|rejected| reject(connection, rejected, now))
+        };
+        self.writer.write("recording rejected messages", work).await
+    }
+
+    async fn clean(&self, limit: u32) -> Result<u64, Error> {
+        let work = move |connection: &Connection, now: Timestamp| {
+            let mut count = 0;
+            for (age, statement) in CLEAN {
+                let deleted =
+                    connection.prepare_cached(statement)?.execute(params![now.minus(age).0, limit])?;
+                count += deleted as u64;
+            }
+            Ok(count)
+        };
+        self.writer.write("cleaning", work).await
+    }
+}
+
+fn outbox(connection: &Connection, before: Timestamp, limit: u32) -> fault::Result<Vec<OutboxRow>> {
+    let mut statement = connection.prepare_cached(OUTBOX)?;
+    let mut found = statement.query(params![before.0, limit])?;
+    let mut rows = Vec::new();
+    while let Some(row) = found.next()? {
+        rows.push(OutboxRow {
+            uid: column::uid(row, 0)?,
+            run: Run(row.get(1)?),
+            routing_key: row.get(2)?,
+            message_id: row.get(3)?,
+            body: row.get(4)?,
+        });
+    }
+    Ok(rows)
+}
+
+/// A message without an id cannot be told from its repetition, so each is recorded.
+fn reject(connection: &Connection, rejected: &Rejected, now: Timestamp) -> fault::Result<()> {
+    if let Some((message, decided)) = &rejected.message {
+        connection.prepare_cached(DECISION)?.execute(params![
+            message.namespace.as_str(),
+            message.workflow.as_str(),
+            message.app_id,
+            message.message_id,
+            now.0,
+            decided.id.as_str(),
+            answer::encode(&decided.answer),
+        ])?;
+    }
+    let message = rejected.message.as_ref().map(|(message, _)| message);
+    connection.prepare_cached(REJECT)?.execute(params![
+        now.0,
+        rejected.namespace.as_str(),
+        message.map(|message| message.workflow.as_str()),
+        message.map(|message| &message.app_id),
+        message.map(|message| &message.message_id),
+        rejected.code,
+        rejected.reason,
+        rejected.headers.as_str(),
+        rejected.body_bytes as i64,
+        rejected.body,
+    ])?;
+    Ok(())
+}

@@ -1,0 +1,162 @@
+//! Due waits, offers, duties.
+
+use std::collections::HashSet;
+
+use async_trait::async_trait;
+use everstep_engine::rows::Subject;
+use everstep_protocol::{CoordinatorId, InstanceUid, Millis, Timestamp};
+use rusqlite::{CachedStatement, Connection, params};
+
+use super::{SqliteStore, column, fault};
+use crate::{Due, Error, Offers, Queue, Schedule};
+
+// By the index wait_due.
+const DUE: &str = "SELECT uid, call, due_at FROM wait WHERE due_at >= ?1 AND due_at <= ?2 ORDER BY due_at LIMIT ?3";
+const NEXT: &str = "SELECT min(due_at) FROM wait WHERE due_at > ?1";
+const DUTY: &str = "INSERT INTO duty (name, coordinator, until_at) VALUES (?1, ?2, ?3)
+    ON CONFLICT (name) DO UPDATE SET coordinator = excluded.coordinator, until_at = excluded.until_at
+    WHERE coordinator = excluded.coordinator OR until_at <= ?4";
+const OFFER: &str = "UPDATE ready SET offered_at = ?3 WHERE uid = ?1 AND subject = ?2";
+
+/// The statements of one kind of queue, each one or two ranges of its index. `?3` is the time before which an offer is
+/// too old to count.
+struct Statements {
+    offered: &'static str,
+    candidates: &'static str,
+}
+
+const RUN: Statements = Statements {
+    offered: "SELECT count(*) FROM ready WHERE pool IS NULL AND namespace = ?1 AND workflow = ?2 AND offered_at >= ?3",
+    candidates: "SELECT uid, subject FROM (
+            SELECT uid, subject, ready_at FROM (SELECT uid, subject, ready_at FROM ready
+                WHERE pool IS NULL AND namespace = ?1 AND workflow = ?2 AND offered_at IS NULL
+                ORDER BY ready_at LIMIT ?4)
+            UNION ALL
+            SELECT uid, subject, ready_at FROM ready
+                WHERE pool IS NULL AND namespace = ?1 AND workflow = ?2 AND offered_at < ?3
+        ) ORDER BY ready_at LIMIT ?4",
+};
+
+const STEP: Statements = Statements {
+    offered: "SELECT count(*) FROM ready WHERE pool IS NOT NULL AND namespace = ?1 AND pool = ?2 AND offered_at >= ?3",
+    candidates: "SELECT uid, subject FROM (
+            SELECT uid, subject, ready_at FROM (SELECT uid, subject, ready_at FROM ready
+                WHERE pool IS NOT NULL AND namespace = ?1 AND pool = ?2 AND offered_at IS NULL
+                ORDER BY ready_at LIMIT ?4)
+            UNION ALL
+            SELECT uid, subject, ready_at FROM ready
+                WHERE pool IS NOT NULL AND namespace = ?1 AND pool = ?2 AND offered_at < ?3
+        ) ORDER BY ready_at LIMIT ?4",
+};
+
+#[async_trait]
+impl Schedule for SqliteStore {
+    async fn due(&self, mark: Option<Timestamp>, limit: u32) -> Result<Due, Error> {
+        let now = self.clock.now();
+        let work = move |connection: &Connection| due(connection, now, mark, limit);
+        self.reader.read("looking for due waits", work).await
+    }
+
+    async fn offer(&self, queues: &[Queue], window: u32, again: Millis) -> Result<Offers, Error> {
+        let queues = queues.to_vec();
+        let work = move |connection: &Connection, now: Timestamp| {
+            let mut offers = Offers::default();
+            let mut seen = HashSet::with_capacity(queues.len());
+            for queue in queues.iter().filter(|queue| seen.insert(*queue)) {
+                offer(connection, queue, window, now, now.minus(again), &mut offers)?;
+            }
+            Ok(offers)
+        };
+        self.writer.write("taking rows to offer", work).await
+    }
+
+    async fn duties(
+        &self,
+        coordinator: CoordinatorId,
+        names: &[&'static str],
+        ttl: Millis,
+    ) -> Result<Vec<&'static str>, Error> {
+        let names = names.to_vec();
+        let work = move |connection: &Connection, now: Timestamp| {
+            let mut statement = connection.prepare_cached(DUTY)?;
+            let mut held = Vec::with_capacity(names.len());
+            for name in names {
+                let values = params![name, coordinator.0.as_bytes(), now.plus(ttl).0, now.0];
+                if statement.execute(values)? == 1 {
+                    held.push(name);
+                }
+            }
+            Ok(held)
+        };
+        self.writer.write("taking duties", work).await
+    }
+
+    async fn release_duties(&self, coordinator: CoordinatorId) -> Result<(), Error> {
+        let work = move |connection: &Connection, _| {
+            connection.execute("DELETE FROM duty WHERE coordinator = ?1", [coordinator.0.as_bytes()])?;
+            Ok(())
+        };
+        self.writer.write("giving duties up", work).await
+    }
+}
+
+fn due(
+    connection: &Connection,
+    now: Timestamp,
+    mark: Option<Timestamp>,
+    limit: u32,
+) -> fault::Result<Due> {
+    let mut statement = connection.prepare_cached(DUE)?;
+    let mut found = statement.query(params![mark.map_or(i64::MIN, |at| at.0), now.0, limit])?;
+    let mut rows = Vec::new();
+    while let Some(row) = found.next()? {
+        rows.push((column::uid(row, 0)?, column::hash(row, 1)?, column::time(row, 2)?));
+    }
+    let next: Option<i64> = connection.prepare_cached(NEXT)?.query_row([now.0], |row| row.get(0))?;
+    Ok(Due { now, rows, next: next.map(Timestamp) })
+}
+
+fn offer(
+    connection: &Connection,
+    queue: &Queue,
+    window: u32,
+    now: Timestamp,
+    stale: Timestamp,
+    offers: &mut Offers,
+) -> fault::Result<()> {
+    let (statements, namespace, name) = match queue {
+        Queue::Run(namespace, workflow) => (&RUN, namespace.as_str(), workflow.as_str()),
+        Queue::Step(namespace, pool) => (&STEP, namespace.as_str(), pool.as_str()),
+    };
+    let mut offered = connection.prepare_cached(statements.offered)?;
+    let offered: u32 = offered.query_row(params![namespace, name, stale.0], |row| row.get(0))?;
+    let room = window.saturating_sub(offered) as usize;
+    let mut candidates = connection.prepare_cached(statements.candidates)?;
+    // One more than there is room for tells whether the queue holds something back.
+    let mut rows = take(&mut candidates, namespace, name, stale, room as u64 + 1)?;
+    if rows.len() > room {
+        rows.truncate(room);
+        offers.backlog.push(queue.clone());
+    }
+    let mut mark = connection.prepare_cached(OFFER)?;
+    for (uid, subject) in rows {
+        mark.execute(params![uid.0.as_bytes(), subject.0, now.0])?;
+        offers.rows.push((queue.clone(), uid, subject));
+    }
+    Ok(())
+}
+
+fn take(
+    statement: &mut CachedStatement<'_>,
+    namespace: &str,
+    name: &str,
+    stale: Timestamp,
+    limit: u64,
+) -> fault::Result<Vec<(InstanceUid, Subject)>> {
+    let mut rows = statement.query(params![namespace, name, stale.0, limit as i64])?;
+    let mut taken = Vec::new();
+    while let Some(row) = rows.next()? {
+        taken.push((column::uid(row, 0)?, Subject(row.get(1)?)));
+    }
+    Ok(taken)
+}

@@ -1,0 +1,235 @@
+//! What API and CLI show: an instance's status is derived from its head and side rows in one read.
+
+use async_trait::async_trait;
+use everstep_engine::{
+    Head,
+    rows::{Lease, Subject},
+    start::NameKey,
+};
+use everstep_protocol::{
+    BuildName, InstanceUid, Namespace, SessionId, Timestamp, WorkflowName,
+    journal::{End, Fact, Parked},
+};
+use rusqlite::{Connection, ToSql, params};
+
+use super::{SqliteStore, column, fault, journal, load, sessions, transaction};
+use crate::{
+    Cursor, Error, Filter, InstanceView, Page, RejectedView, Session, StatusWord, Views, WaitView,
+};
+
+const SESSION: &str = "SELECT inbox, open FROM session WHERE session = ?1";
+const READY: &str = "SELECT ready_at FROM ready WHERE uid = ?1 AND subject = ?2";
+const PARKED: &str = "SELECT at, code, message FROM attention WHERE uid = ?1";
+const WAITS: &str = "SELECT kind, since, due_at, call_kind, call_name, call_count FROM wait WHERE uid = ?1
+    ORDER BY due_at IS NULL, due_at, since LIMIT ?2";
+const WAITS_COUNT: &str = "SELECT count(*) FROM wait WHERE uid = ?1";
+const REJECTED: &str = "SELECT at, code, reason, message_id, headers, substr(body, 1, 65536), body_bytes FROM rejected
+    WHERE namespace = ?1 ORDER BY number DESC LIMIT ?2";
+
+/// How many waits of one instance are shown.
+const WAITS_MAX: u32 = 100;
+
+#[async_trait]
+impl Views for SqliteStore {
+    async fn instance(&self, name: &NameKey) -> Result<Option<InstanceView>, Error> {
+        let name = name.clone();
+        let work = move |connection: &Connection| match transaction::find(connection, &name)? {
+            Some(uid) => Ok(Some(one(connection, uid)?)),
+            None => Ok(None),
+        };
+        self.viewer.read("reading an instance", work).await
+    }
+
+    async fn instances(&self, filter: &Filter, cursor: Option<&Cursor>, limit: u32) -> Result<Page, Error> {
+        let (filter, cursor) = (filter.clone(), cursor.copied());
+        let work = move |connection: &Connection| page(connection, &filter, cursor, limit);
+        self.viewer.read("listing instances", work).await
+    }
+
+    async fn rejected(&self, namespace: &Namespace, limit: u32) -> Result<Vec<RejectedView>, Error> {
+        let namespace = namespace.clone();
+        let work = move |connection: &Connection| rejected(connection, &namespace, limit);
+        self.viewer.read("listing rejected messages", work).await
+    }
+}
+
+fn one(connection: &Connection, uid: InstanceUid) -> fault::Result<InstanceView> {
+    let live = sessions::live(connection)?;
+    let mut view = view(connection, uid, WAITS_MAX, &live)?;
+    if view.ended_at.is_some() {
+        view.end = end(connection, &view)?;
+    }
+    Ok(view)
+}
+
+/// An end is the last entry of its run.
+fn end(connection: &Connection, view: &InstanceView) -> fault::Result<Option<End>> {
+    let last = journal::one(connection, view.uid, view.run, view.position)?;
+    Ok(match last {
+        Some(Fact::Ended(end)) => Some(end),
+        _ => None,
+    })
+}
+
+fn view(
+    connection: &Connection,
+    uid: InstanceUid,
+    waits_max: u32,
+    live: &[Session],
+) -> fault::Result<InstanceView> {
+    let (head, lease) = head(connection, uid)?;
+    let key = uid.0.as_bytes();
+    let leased = lease.is_some();
+    let holder = lease.map(|lease| holder(connection, lease.session)).transpose()?.flatten();
+    let mut statement = connection.prepare_cached(READY)?;
+    let mut rows = statement.query(params![key, Subject::INSTANCE.0])?;
+    let ready_at = rows.next()?.map(|row| column::time(row, 0)).transpose()?;
+    let parked = parked(connection, uid)?;
+    let waits = connection.prepare_cached(WAITS_COUNT)?.query_row([key], |row| row.get(0))?;
+    Ok(InstanceView {
+        uid,
+        run: head.run,
+        generation: head.generation,
+        status: StatusWord::derive(head.status, leased, ready_at.is_some(), parked.is_some()),
+        created_at: head.created_at,
+        ended_at: head.ended_at,
+        position: head.position,
+        steps: head.steps,
+        epoch: head.epoch,
+        holder,
+        ready_at,
+        served: serves(live, &head.namespace, &head.workflow),
+        waiting: waiting(connection, uid, waits_max)?,
+        waits,
+        parked,
+        end: None,
+        namespace: head.namespace,
+        workflow: head.workflow,
+        id: head.id,
+    })
+}
+
+fn head(connection: &Connection, uid: InstanceUid) -> fault::Result<(Head, Option<Lease>)> {
+    let mut statement = connection.prepare_cached(load::HEAD)?;
+    let mut rows = statement.query([uid.0.as_bytes(), &Subject::INSTANCE.0])?;
+    let row = rows.next()?.ok_or_else(|| fault::Fault::corrupt("reading a head", "a name has no instance"))?;
+    Ok((load::head(uid, row)?, load::held(row)?))
+}
+
+/// Who that is, as far as the session is known.
+fn holder(
+    connection: &Connection,
+    session: SessionId,
+) -> fault::Result<Option<(SessionId, BuildName, String)>> {
+    let mut statement = connection.prepare_cached(SESSION)?;
+    let mut rows = statement.query([session.0.as_bytes()])?;
+    let open = rows.next()?.map(|row| sessions::open(row, 0)).transpose()?;
+    Ok(open.map(|open| (session, open.build, open.host)))
+}
+
+fn parked(connection: &Connection, uid: InstanceUid) -> fault::Result<Option<(Timestamp, Parked)>> {
+    let mut statement = connection.prepare_cached(PARKED)?;
+    let mut rows = statement.query([uid.0.as_bytes()])?;
+    rows.next()?.map(|row| Ok((column::time(row, 0)?, load::parked(row, 1)?))).transpose()
+}
+
+fn waiting(connection: &Connection, uid: InstanceUid, limit: u32) -> fault::Result<Vec<WaitView>> {
+    let mut statement = connection.prepare_cached(WAITS)?;
+    let mut rows = statement.query(params![uid.0.as_bytes(), limit])?;
+    let mut waiting = Vec::new();
+    while let Some(row) = rows.next()? {
+        let wait = load::wait(row)?;
+        waiting.push(WaitView { call: wait.call, kind: wait.kind, since: wait.since, due_at: wait.due_at });
+    }
+    Ok(waiting)
+}
+
+fn serves(live: &[Session], namespace: &Namespace, workflow: &WorkflowName) -> bool {
+    live.iter().any(|session| session.open.namespace == *namespace && session.open.workflows.contains(workflow))
+}
+
+fn page(
+    connection: &Connection,
+    filter: &Filter,
+    cursor: Option<Cursor>,
+    limit: u32,
+) -> fault::Result<Page> {
+    let mut uids = listed(connection, filter, cursor, u64::from(limit) + 1)?;
+    let more = uids.len() > limit as usize;
+    uids.truncate(limit as usize);
+    let next = uids.last().filter(|_| more).copied().map(Cursor);
+    let live = sessions::live(connection)?;
+    let mut rows = Vec::with_capacity(uids.len());
+    for uid in uids {
+        rows.push(InstanceView { holder: None, ..view(connection, uid, 1, &live)? });
+    }
+    Ok(Page { rows, next })
+}
+
+/// The ids of a page, newest first. What is open or failed is found by its own small index, the rest by walking back.
+fn listed(
+    connection: &Connection,
+    filter: &Filter,
+    cursor: Option<Cursor>,
+    limit: u64,
+) -> fault::Result<Vec<InstanceUid>> {
+    let condition = filter.status.map_or("TRUE", condition);
+    let (after, workflow) = (cursor.map(|cursor| *cursor.0.0.as_bytes()), &filter.workflow);
+    let sql = format!(
+        "SELECT uid FROM instance WHERE namespace = ?1 AND {} AND {} AND {condition} ORDER BY uid DESC LIMIT ?2",
+        if workflow.is_some() { "workflow = ?3" } else { "?3 IS NULL" },
+        if after.is_some() { "uid < ?4" } else { "?4 IS NULL" },
+    );
+    let workflow: Option<&str> = workflow.as_ref().map(WorkflowName::as_str);
+    let values: [&dyn ToSql; 4] = [&filter.namespace.as_str(), &(limit as i64), &workflow, &after];
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query(&values[..])?;
+    let mut uids = Vec::new();
+    while let Some(row) = rows.next()? {
+        uids.push(column::uid(row, 0)?);
+    }
+    Ok(uids)
+}
+
+/// [`StatusWord::derive`] as a condition; a test holds the two together.
+const fn condition(status: StatusWord) -> &'static str {
+    match status {
+        StatusWord::Running => "status = 0 AND uid IN (SELECT uid FROM lease WHERE subject = zeroblob(16))",
+        StatusWord::Attention => {
+            "status = 0 AND uid IN (SELECT uid FROM attention)
+            AND NOT EXISTS (SELECT 1 FROM lease WHERE lease.uid = instance.uid AND subject = zeroblob(16))"
+        }
+        StatusWord::Queued => {
+            "status = 0 AND uid IN (SELECT uid FROM ready WHERE subject = zeroblob(16))
+            AND NOT EXISTS (SELECT 1 FROM lease WHERE lease.uid = instance.uid AND subject = zeroblob(16))
+            AND NOT EXISTS (SELECT 1 FROM attention WHERE attention.uid = instance.uid)"
+        }
+        StatusWord::Waiting => {
+            "status = 0
+            AND NOT EXISTS (SELECT 1 FROM lease WHERE lease.uid = instance.uid AND subject = zeroblob(16))
+            AND NOT EXISTS (SELECT 1 FROM attention WHERE attention.uid = instance.uid)
+            AND NOT EXISTS (SELECT 1 FROM ready WHERE ready.uid = instance.uid AND subject = zeroblob(16))"
+        }
+        StatusWord::Complete => "status = 1",
+        StatusWord::Errored => "status = 2",
+        StatusWord::Terminated => "status = 3",
+    }
+}
+
+fn rejected(connection: &Connection, namespace: &Namespace, limit: u32) -> fault::Result<Vec<RejectedView>> {
+    let mut statement = connection.prepare_cached(REJECTED)?;
+    let mut found = statement.query(params![namespace.as_str(), limit])?;
+    let mut rows = Vec::new();
+    while let Some(row) = found.next()? {
+        rows.push(RejectedView {
+            at: column::time(row, 0)?,
+            code: row.get(1)?,
+            reason: row.get(2)?,
+            message_id: row.get(3)?,
+            headers: row.get(4)?,
+            body: String::from_utf8_lossy(column::bytes(row, 5)?).into_owned(),
+            body_bytes: column::count(row, 6)?,
+        });
+    }
+    Ok(rows)
+}

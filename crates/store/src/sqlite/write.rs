@@ -1,0 +1,348 @@
+//! Writes the rows of a batch: deletes before inserts, as the engine's fold expects.
+
+use everstep_engine::{
+    Head, Writes,
+    batch::{JournalRow, ReadyRow},
+    lifecycle::Lifecycle,
+    rows::{RemoteRow, Subject, WaitRow},
+};
+use everstep_protocol::{InstanceUid, Timestamp, wire};
+use rusqlite::{Connection, params};
+
+use super::fault::{Fault, Result};
+use crate::{Error, ErrorKind, answer, fact};
+
+const HEAD_INSERT: &str = "INSERT INTO instance (uid, namespace, workflow, id, run, generation, status, epoch, position,
+    reports, waits, steps, journal_bytes, deaths, created_at, ended_at)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";
+// An open head that stays open: no indexed column is named, so no index is touched.
+const HEAD_UPDATE: &str = "UPDATE instance SET run = ?2, generation = ?3, epoch = ?4, position = ?5, reports = ?6,
+    waits = ?7, steps = ?8, journal_bytes = ?9, deaths = ?10 WHERE uid = ?1 AND status = 0";
+const HEAD_UPDATE_ALL: &str = "UPDATE instance SET run = ?2, generation = ?3, epoch = ?4, position = ?5, reports = ?6,
+    waits = ?7, steps = ?8, journal_bytes = ?9, deaths = ?10, status = ?11, ended_at = ?12 WHERE uid = ?1";
+const NAME_INSERT: &str = "INSERT INTO instance_name (namespace, workflow, id, uid, fingerprint)
+    VALUES (?1, ?2, ?3, ?4, ?5)";
+const MESSAGE_INSERT: &str = "INSERT INTO message_decision (namespace, workflow, app_id, message_id, at, id, answer)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+const JOURNAL_INSERT: &str = "INSERT INTO journal (uid, run, position, kind, call, at, entry, payload)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+const LEASE_DELETE: &str = "DELETE FROM lease WHERE uid = ?1 AND subject = ?2";
+const LEASE_INSERT: &str = "INSERT INTO lease (uid, subject, session, epoch) VALUES (?1, ?2, ?3, ?4)";
+const READY_DELETE: &str = "DELETE FROM ready WHERE uid = ?1 AND subject = ?2";
+const READY_INSERT: &str = "INSERT INTO ready (uid, subject, namespace, workflow, pool, ready_at, offered_at)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+const WAIT_DELETE: &str = "DELETE FROM wait WHERE uid = ?1 AND call = ?2";
+const WAIT_INSERT: &str = "INSERT INTO wait (uid, call, kind, since, due_at, call_kind, call_name, call_count)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+const REMOTE_DELETE: &str = "DELETE FROM remote_step WHERE uid = ?1 AND call = ?2";
+const REMOTE_INSERT: &str = "INSERT INTO remote_step (uid, call, call_kind, call_name, call_count, called_after,
+    attempt, epoch, first_at, granted_at, remote) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+const CLEARED: [&str; 4] = [
+    "DELETE FROM wait WHERE uid = ?1",
+    "DELETE FROM remote_step WHERE uid = ?1",
+    "DELETE FROM lease WHERE uid = ?1 AND subject <> zeroblob(16)",
+    "DELETE FROM ready WHERE uid = ?1 AND subject <> zeroblob(16)",
+];
+const PARKED_DELETE: &str = "DELETE FROM attention WHERE uid = ?1";
+const PARKED_INSERT: &str = "INSERT INTO attention (uid, at, code, message) VALUES (?1, ?2, ?3, ?4)";
+const OPERATION_INSERT: &str = "INSERT INTO operation (uid, operation, at, answer) VALUES (?1, ?2, ?3, ?4)";
+const OUTBOX_INSERT: &str = "INSERT INTO outbox (uid, run, at, routing_key, message_id, body)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+pub(super) const OUTBOX_DELETE: &str = "DELETE FROM outbox WHERE uid = ?1 AND run = ?2";
+
+/// Writes all rows of a batch.
+pub(super) fn write(connection: &Connection, writes: &Writes, now: Timestamp) -> Result<()> {
+    starts(connection, writes, now)?;
+    heads(connection, &writes.heads)?;
+    journal(connection, &writes.journal)?;
+    deletes(connection, writes)?;
+    leases(connection, writes)?;
+    ready(connection, &writes.ready)?;
+    waits(connection, &writes.waits)?;
+    remotes(connection, &writes.remotes)?;
+    parked(connection, writes)?;
+    operations(connection, writes, now)?;
+    outbox(connection, &writes.outbox)
+}
+
+const fn key(uid: &InstanceUid) -> &[u8; 16] {
+    uid.0.as_bytes()
+}
+
+fn starts(connection: &Connection, writes: &Writes, now: Timestamp) -> Result<()> {
+    if !writes.names.is_empty() {
+        let mut statement = connection.prepare_cached(NAME_INSERT)?;
+        for row in &writes.names {
+            let name = &row.key;
+            let values = params![
+                name.namespace.as_str(),
+                name.workflow.as_str(),
+                name.id.as_str(),
+                key(&row.uid),
+                row.fingerprint.as_bytes(),
+            ];
+            statement.execute(values).map_err(|error| Fault::or_taken(error, "taking a name"))?;
+        }
+    }
+    if !writes.messages.is_empty() {
+        let mut statement = connection.prepare_cached(MESSAGE_INSERT)?;
+        for (message, decided) in &writes.messages {
+            let values = params![
+                message.namespace.as_str(),
+                message.workflow.as_str(),
+                message.app_id,
+                message.message_id,
+                now.0,
+                decided.id.as_str(),
+                answer::encode(&decided.answer),
+            ];
+            statement.execute(values).map_err(|error| Fault::or_taken(error, "deciding a message"))?;
+        }
+    }
+    if !writes.created.is_empty() {
+        let mut statement = connection.prepare_cached(HEAD_INSERT)?;
+        for head in &writes.created {
+            create(&mut statement, head)?;
+        }
+    }
+    Ok(())
+}
+
+fn create(statement: &mut rusqlite::Statement<'_>, head: &Head) -> Result<()> {
+    statement.execute(params![
+        key(&head.uid),
+        head.namespace.as_str(),
+        head.workflow.as_str(),
+        head.id.as_str(),
+        head.run.0,
+        head.generation.0,
+        head.status.code(),
+        head.epoch.0 as i64,
+        head.position.0 as i64,
+        head.reports as i64,
+        head.waits,
+        head.steps as i64,
+        head.journal_bytes as i64,
+        head.deaths,
+        head.created_at.0,
+        head.ended_at.map(|at| at.0),
+    ])?;
+    Ok(())
+}
+
+fn heads(connection: &Connection, heads: &[Head]) -> Result<()> {
+    if heads.is_empty() {
+        return Ok(());
+    }
+    let mut open = connection.prepare_cached(HEAD_UPDATE)?;
+    for head in heads {
+        let changed = !head.status.is_ended()
+            && open.execute(params![
+                key(&head.uid),
+                head.run.0,
+                head.generation.0,
+                head.epoch.0 as i64,
+                head.position.0 as i64,
+                head.reports as i64,
+                head.waits,
+                head.steps as i64,
+                head.journal_bytes as i64,
+                head.deaths,
+            ])? == 1;
+        if !changed {
+            change_status(connection, head)?;
+        }
+    }
+    Ok(())
+}
+
+/// A head that ends, or one that had ended.
+fn change_status(connection: &Connection, head: &Head) -> Result<()> {
+    let mut statement = connection.prepare_cached(HEAD_UPDATE_ALL)?;
+    let changed = statement.execute(params![
+        key(&head.uid),
+        head.run.0,
+        head.generation.0,
+        head.epoch.0 as i64,
+        head.position.0 as i64,
+        head.reports as i64,
+        head.waits,
+        head.steps as i64,
+        head.journal_bytes as i64,
+        head.deaths,
+        head.status.code(),
+        head.ended_at.map(|at| at.0),
+    ])?;
+    if changed == 1 {
+        return Ok(());
+    }
+    let reason = format!("instance {} does not exist", head.uid);
+    Err(Fault::Said(Error::new(ErrorKind::Refused, "changing a head", reason)))
+}
+
+fn journal(connection: &Connection, rows: &[JournalRow]) -> Result<()> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let mut statement = connection.prepare_cached(JOURNAL_INSERT)?;
+    for row in rows {
+        let entry = &row.entry;
+        let (rest, payload) = fact::split(&entry.fact);
+        statement.execute(params![
+            key(&row.uid),
+            row.run.0,
+            entry.position.0 as i64,
+            entry.fact.code(),
+            entry.fact.call().map(|call| call.hash().0),
+            entry.at.0,
+            &rest[..],
+            payload,
+        ])?;
+    }
+    Ok(())
+}
+
+fn deletes(connection: &Connection, writes: &Writes) -> Result<()> {
+    let leases = writes.lease_deletes.iter().map(|(uid, subject)| (uid, &subject.0));
+    delete(connection, LEASE_DELETE, leases)?;
+    let ready = writes.ready_deletes.iter().map(|(uid, subject)| (uid, &subject.0));
+    delete(connection, READY_DELETE, ready)?;
+    let waits = writes.wait_deletes.iter().map(|(uid, call)| (uid, &call.0));
+    delete(connection, WAIT_DELETE, waits)?;
+    let remotes = writes.remote_deletes.iter().map(|(uid, call)| (uid, &call.0));
+    delete(connection, REMOTE_DELETE, remotes)?;
+    for uid in &writes.cleared {
+        for statement in CLEARED {
+            connection.prepare_cached(statement)?.execute([key(uid)])?;
+        }
+    }
+    for uid in &writes.parked_deletes {
+        connection.prepare_cached(PARKED_DELETE)?.execute([key(uid)])?;
+    }
+    for (uid, run) in &writes.sent {
+        connection.prepare_cached(OUTBOX_DELETE)?.execute(params![key(uid), run.0])?;
+    }
+    Ok(())
+}
+
+fn delete<'a>(
+    connection: &Connection,
+    statement: &str,
+    keys: impl ExactSizeIterator<Item = (&'a InstanceUid, &'a [u8; 16])>,
+) -> Result<()> {
+    if keys.len() == 0 {
+        return Ok(());
+    }
+    let mut statement = connection.prepare_cached(statement)?;
+    for (uid, second) in keys {
+        statement.execute([key(uid), second])?;
+    }
+    Ok(())
+}
+
+fn leases(connection: &Connection, writes: &Writes) -> Result<()> {
+    if writes.leases.is_empty() {
+        return Ok(());
+    }
+    let mut statement = connection.prepare_cached(LEASE_INSERT)?;
+    for (uid, Subject(subject), lease) in &writes.leases {
+        statement.execute(params![key(uid), subject, lease.session.0.as_bytes(), lease.epoch.0 as i64])?;
+    }
+    Ok(())
+}
+
+fn ready(connection: &Connection, rows: &[ReadyRow]) -> Result<()> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let mut statement = connection.prepare_cached(READY_INSERT)?;
+    for row in rows {
+        statement.execute(params![
+            key(&row.uid),
+            row.subject.0,
+            row.namespace.as_str(),
+            row.workflow.as_str(),
+            row.pool.as_ref().map(AsRef::<str>::as_ref),
+            row.ready_at.0,
+            row.offered.then_some(row.ready_at.0),
+        ])?;
+    }
+    Ok(())
+}
+
+fn waits(connection: &Connection, rows: &[(InstanceUid, WaitRow)]) -> Result<()> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let mut statement = connection.prepare_cached(WAIT_INSERT)?;
+    for (uid, wait) in rows {
+        statement.execute(params![
+            key(uid),
+            wait.call.hash().0,
+            wait.kind.code(),
+            wait.since.0,
+            wait.due_at.map(|at| at.0),
+            wait.call.kind.word(),
+            wait.call.name.as_str(),
+            wait.call.count,
+        ])?;
+    }
+    Ok(())
+}
+
+fn remotes(connection: &Connection, rows: &[(InstanceUid, RemoteRow)]) -> Result<()> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let mut statement = connection.prepare_cached(REMOTE_INSERT)?;
+    for (uid, row) in rows {
+        statement.execute(params![
+            key(uid),
+            row.call.hash().0,
+            row.call.kind.word(),
+            row.call.name.as_str(),
+            row.call.count,
+            row.called_after.0 as i64,
+            row.attempt.0,
+            row.epoch.0 as i64,
+            row.first_at.map(|at| at.0),
+            row.granted_at.map(|at| at.0),
+            &wire::encode(&row.remote)[..],
+        ])?;
+    }
+    Ok(())
+}
+
+fn parked(connection: &Connection, writes: &Writes) -> Result<()> {
+    for (uid, at, parked) in &writes.parked {
+        let mut statement = connection.prepare_cached(PARKED_INSERT)?;
+        statement.execute(params![key(uid), at.0, parked.code.word(), parked.message])?;
+    }
+    Ok(())
+}
+
+fn operations(connection: &Connection, writes: &Writes, now: Timestamp) -> Result<()> {
+    for (uid, operation, given) in &writes.operations {
+        let mut statement = connection.prepare_cached(OPERATION_INSERT)?;
+        statement.execute(params![key(uid), operation, now.0, answer::encode(given)])?;
+    }
+    Ok(())
+}
+
+fn outbox(connection: &Connection, messages: &[Lifecycle]) -> Result<()> {
+    if messages.is_empty() {
+        return Ok(());
+    }
+    let mut statement = connection.prepare_cached(OUTBOX_INSERT)?;
+    for message in messages {
+        statement.execute(params![
+            key(&message.instance),
+            message.head.run.0,
+            message.at.0,
+            message.routing_key(),
+            message.message_id(),
+            message.body(),
+        ])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,111 @@
+//! One suite over both stores: what the port promises, driven through the engine's own batches. Both stores run the same
+//! cases; what only one of them can do is proved in its own file.
+//!
+//! Proves: rows come back exactly as they were decided, side rows follow their heads, and a transaction is all or nothing.
+//! Not: what is decided (the engine's tests), how fast, and what happens when a server dies.
+
+mod conformance {
+    pub(crate) mod fixture;
+    pub(crate) mod journals;
+    pub(crate) mod lifecycle;
+    pub(crate) mod names;
+    pub(crate) mod records;
+    pub(crate) mod remote;
+    pub(crate) mod scene;
+    pub(crate) mod schedule;
+    pub(crate) mod sessions;
+    pub(crate) mod transactions;
+    pub(crate) mod views;
+}
+
+use conformance::*;
+
+macro_rules! suite {
+    ($store:ident, $fixture:ty: $($module:ident::{$($case:ident),* $(,)?}),* $(,)?) => {
+        mod $store {
+            $(mod $module {
+                $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $case() {
+                    let fixture = <$fixture as crate::fixture::Fixture>::create().await;
+                    crate::$module::$case(crate::fixture::Fixture::store(&fixture)).await;
+                })*
+            })*
+        }
+    };
+}
+
+macro_rules! suites {
+    ($($cases:tt)*) => {
+        suite!(postgres, crate::fixture::Postgres: $($cases)*);
+        suite!(sqlite, crate::fixture::Sqlite: $($cases)*);
+    };
+}
+
+suites! {
+    lifecycle::{
+        a_start_is_written_as_one,
+        an_instance_runs_from_start_to_end,
+        changes_of_one_row_in_one_batch_fold_together,
+        a_wake_in_a_batch_goes_to_the_holder,
+        a_parked_instance_waits_for_a_person,
+        an_operation_keeps_its_first_answer,
+        a_holder_that_dies_leaves_the_instance_ready,
+        texts_with_nul_are_taken,
+    },
+    remote::{
+        w39_a_remote_step_has_a_lease_of_its_own,
+        a_remote_step_is_tried_again,
+        an_end_clears_everything,
+        steps_of_one_name_in_two_instances_are_apart,
+    },
+    names::{
+        p27_a_name_is_given_once,
+        a_name_taken_meanwhile_is_a_conflict,
+        a_message_decided_meanwhile_is_a_conflict,
+        the_decision_on_a_message_is_kept,
+        ids_differ_by_their_bytes,
+    },
+    journals::{
+        every_fact_comes_back_exactly,
+        a_range_ends_at_its_bytes,
+        a_range_ends_after_a_thousand,
+        ranges_are_answered_in_order,
+    },
+    transactions::{
+        w19_a_head_is_decided_by_one_at_a_time,
+        a_dropped_transaction_is_all_or_nothing,
+        refused_rows_leave_nothing,
+        w18_time_never_goes_back,
+        unknown_heads_are_neither_here_nor_elsewhere,
+        needs_may_repeat_themselves,
+        nothing_to_write_writes_nothing,
+        a_large_batch_is_written_whole,
+    },
+    sessions::{
+        w10_a_session_that_has_ended_never_comes_back,
+        heartbeats_name_the_leases,
+        w08_silence_counts_only_while_it_could_be_heard,
+        leases_of_ended_sessions_are_orphans,
+        all_sessions_end_at_once,
+    },
+    schedule::{
+        w23_due_waits_come_in_order_from_the_mark,
+        w15_offers_keep_to_the_window,
+        offers_are_made_again,
+        w15_queues_are_apart,
+        a_duty_has_one_holder,
+    },
+    records::{
+        the_outbox_keeps_a_message_until_it_is_sent,
+        w17_a_message_is_rejected_once,
+        rejected_bodies_need_not_be_text,
+        a_young_record_is_not_cleaned,
+    },
+    views::{
+        p28_every_status_is_shown,
+        lists_filter_by_status_and_workflow,
+        pages_are_not_shifted_by_new_instances,
+        p35_a_workflow_is_served_while_a_session_lives,
+        waits_are_shown_earliest_first,
+    },
+}

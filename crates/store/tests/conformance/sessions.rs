@@ -1,0 +1,127 @@
+//! Sessions, their leases, and when silence counts.
+
+use std::sync::Arc;
+
+use everstep_engine::rows::Subject;
+use everstep_protocol::{CoordinatorId, Millis, SessionId, message::OpenSession};
+use everstep_store::{Heard, LeaseRow, Store};
+
+use super::scene::{Scene, epoch, open_session};
+
+fn heard(session: SessionId) -> Heard {
+    Heard { session, inbox: "inbox-2".to_owned() }
+}
+
+pub(crate) async fn w10_a_session_that_has_ended_never_comes_back(store: Arc<dyn Store>) {
+    let open = open_session(SessionId::generate());
+    assert!(store.open_session(&open).await.unwrap());
+    let sessions = store.sessions().await.unwrap();
+    assert_eq!((sessions.len(), &sessions[0].open), (1, &open));
+    let moved = OpenSession { inbox: "inbox-9".to_owned(), ..open.clone() };
+    assert!(store.open_session(&moved).await.unwrap());
+    assert_eq!(store.sessions().await.unwrap()[0].open, moved);
+    store.end_session(open.session, true).await.unwrap();
+    store.end_session(open.session, false).await.unwrap();
+    assert!(store.sessions().await.unwrap().is_empty());
+    assert!(!store.open_session(&open).await.unwrap());
+    assert_eq!(store.heard(&[heard(open.session)]).await.unwrap(), [None]);
+    store.end_session(SessionId::generate(), true).await.unwrap();
+}
+
+pub(crate) async fn heartbeats_name_the_leases(store: Arc<dyn Store>) {
+    let scene = Scene::new(Arc::clone(&store));
+    let (holder, idle, unknown) = (SessionId::generate(), SessionId::generate(), SessionId::generate());
+    for session in [holder, idle] {
+        store.open_session(&open_session(session)).await.unwrap();
+    }
+    let (one, two) = (scene.held("o-1", holder).await, scene.held("o-2", holder).await);
+    scene.held("o-3", unknown).await;
+    let before = store.sessions().await.unwrap();
+    let mut answers =
+        store.heard(&[heard(unknown), heard(holder), heard(idle), heard(holder)]).await.unwrap();
+    assert_eq!((answers.len(), &answers[0], &answers[2]), (4, &None, &Some(Vec::new())));
+    let mut leases = answers.remove(1).unwrap();
+    leases.sort_by_key(|lease| lease.uid);
+    let lease = |uid| LeaseRow { uid, subject: Subject::INSTANCE, epoch: epoch(1) };
+    assert_eq!(leases, [lease(one), lease(two)]);
+    for session in store.sessions().await.unwrap() {
+        let earlier = before.iter().find(|other| other.open.session == session.open.session).unwrap();
+        assert!(session.heard_at > earlier.heard_at && session.opened_at == earlier.opened_at);
+        assert_eq!(session.open.inbox, "inbox-2");
+    }
+    assert_eq!(store.heard(&[]).await.unwrap(), []);
+}
+
+pub(crate) async fn w08_silence_counts_only_while_it_could_be_heard(store: Arc<dyn Store>) {
+    let (session, me) = (SessionId::generate(), CoordinatorId::generate());
+    let (none, long) = (Millis(0), Millis(3_600_000));
+    store.open_session(&open_session(session)).await.unwrap();
+    assert!(store.silent(none).await.unwrap().is_empty(), "no heartbeat has come the way yet");
+    assert!(!store.settled(none).await.unwrap());
+
+    store.beat(me, long).await.unwrap();
+    assert_eq!(store.silent(none).await.unwrap(), [session]);
+    assert!(store.settled(none).await.unwrap());
+    assert!(store.silent(long).await.unwrap().is_empty());
+    assert!(!store.settled(long).await.unwrap(), "the way has not been open for that long");
+
+    // Beats that keep coming do not open the way anew: what was open for a time is still open for it.
+    let open_for = Millis(20);
+    while !store.settled(open_for).await.unwrap() {
+        store.beat(me, long).await.unwrap();
+    }
+    assert_eq!(store.silent(open_for).await.unwrap(), [session]);
+    // A gap gives every session a full lease from its end on, even one that was silent before.
+    tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    store.beat(me, Millis(1)).await.unwrap();
+    assert!(!store.settled(long).await.unwrap());
+    assert!(store.silent(long).await.unwrap().is_empty());
+    store.beat(me, long).await.unwrap();
+    let fresh = Millis(5_000);
+    assert!(!store.settled(fresh).await.unwrap() && store.silent(fresh).await.unwrap().is_empty());
+    store.end_session(session, true).await.unwrap();
+    assert!(store.silent(none).await.unwrap().is_empty());
+}
+
+pub(crate) async fn leases_of_ended_sessions_are_orphans(store: Arc<dyn Store>) {
+    let scene = Scene::new(Arc::clone(&store));
+    let (lost, closed, live) = (SessionId::generate(), SessionId::generate(), SessionId::generate());
+    for session in [lost, closed, live] {
+        store.open_session(&open_session(session)).await.unwrap();
+    }
+    let mut held = vec![scene.held("o-1", lost).await, scene.held("o-2", lost).await];
+    let given_back = scene.held("o-3", closed).await;
+    scene.held("o-4", live).await;
+    assert!(store.orphans(10).await.unwrap().is_empty());
+    store.end_session(lost, true).await.unwrap();
+    store.end_session(closed, false).await.unwrap();
+    let orphans = store.orphans(10).await.unwrap();
+    assert_eq!(orphans.len(), 3);
+    for orphan in &orphans {
+        let session = orphan.open.session;
+        assert_eq!(orphan.open, open_session(session));
+        assert_eq!(orphan.counts, session == lost);
+        assert_eq!((orphan.lease.uid == given_back, orphan.lease.epoch), (session == closed, epoch(1)));
+    }
+    held.push(given_back);
+    let mut found: Vec<_> = orphans.iter().map(|orphan| orphan.lease.uid).collect();
+    (held.sort(), found.sort());
+    assert_eq!(found, held);
+    assert_eq!(store.orphans(2).await.unwrap().len(), 2);
+    // A lease that a grant under way gave to an ended session is found as well.
+    scene.held("o-5", lost).await;
+    assert_eq!(store.orphans(10).await.unwrap().len(), 4);
+}
+
+pub(crate) async fn all_sessions_end_at_once(store: Arc<dyn Store>) {
+    let scene = Scene::new(Arc::clone(&store));
+    let sessions = [SessionId::generate(), SessionId::generate()];
+    for session in sessions {
+        store.open_session(&open_session(session)).await.unwrap();
+    }
+    let uid = scene.held("o-1", sessions[0]).await;
+    store.end_all_sessions().await.unwrap();
+    assert!(store.sessions().await.unwrap().is_empty());
+    let orphans = store.orphans(10).await.unwrap();
+    assert_eq!((orphans.len(), orphans[0].lease.uid, orphans[0].counts), (1, uid, false));
+}

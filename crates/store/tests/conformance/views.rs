@@ -1,0 +1,185 @@
+//! What API and CLI show.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use everstep_engine::{Answer, Input, What, rows::WaitKind};
+use everstep_protocol::{
+    Call, InstanceUid, Millis, Position, SessionId,
+    journal::{End, ParkCode, Parked},
+    message::{OpenWait, Then},
+};
+use everstep_store::{Cursor, Filter, InstanceView, StatusWord, Store};
+
+use super::scene::{
+    Reporting, Scene, build, epoch, failure, name_key, namespace, open_session, payload, sleep, sleeping, start,
+    step, succeeded, terminate, workflow,
+};
+
+/// One instance in each status, by its id.
+async fn every_status(scene: &Scene, session: SessionId) -> Vec<(StatusWord, &'static str, InstanceUid)> {
+    let queued = scene.start("queued").await;
+    let running = scene.held("running", session).await;
+    let nap = sleep("nap");
+    let report = async |uid, make: &dyn Fn(Reporting) -> What| {
+        let head = scene.head(uid).await;
+        scene.on(uid, make(Reporting::of(&head, session))).await
+    };
+    let waiting = scene.held("waiting", session).await;
+    report(waiting, &|report| report.open(sleeping(&nap, OpenWait::Sleep(Millis(1 << 40)))).then(Then::Suspend)).await;
+    let parked = scene.held("parked", session).await;
+    let question = Parked { code: ParkCode::BodyPanicked, message: "it panicked".to_owned() };
+    report(parked, &|report| report.then(Then::Park(question.clone()))).await;
+    let complete = scene.held("complete", session).await;
+    report(complete, &|report| {
+        report.result(succeeded(&step("a"), "1")).then(Then::End(End::Complete(payload(r#"{"x":[1]}"#))))
+    })
+    .await;
+    let errored = scene.held("errored", session).await;
+    report(errored, &|report| report.then(Then::End(End::Errored(failure())))).await;
+    let terminated = scene.start("terminated").await;
+    scene.on(terminated, terminate("op")).await;
+    vec![
+        (StatusWord::Queued, "queued", queued),
+        (StatusWord::Running, "running", running),
+        (StatusWord::Waiting, "waiting", waiting),
+        (StatusWord::Attention, "parked", parked),
+        (StatusWord::Complete, "complete", complete),
+        (StatusWord::Errored, "errored", errored),
+        (StatusWord::Terminated, "terminated", terminated),
+    ]
+}
+
+pub(crate) async fn p28_every_status_is_shown(store: Arc<dyn Store>) {
+    let scene = Scene::new(Arc::clone(&store));
+    let session = SessionId::generate();
+    store.open_session(&open_session(session)).await.unwrap();
+    for (status, id, uid) in every_status(&scene, session).await {
+        let view = store.instance(&name_key("orders", id)).await.unwrap().unwrap();
+        let head = scene.head(uid).await;
+        assert_eq!((view.status, view.uid, view.id.as_ref()), (status, uid, id));
+        assert_eq!((view.position, view.steps, view.epoch), (head.position, head.steps, head.epoch));
+        assert_eq!((view.run, view.generation, view.waits), (head.run, head.generation, head.waits));
+        assert_eq!((view.created_at, view.ended_at), (head.created_at, head.ended_at));
+        assert!(view.served);
+        let holder = (status == StatusWord::Running).then(|| (session, build(), "host:1".to_owned()));
+        assert_eq!(view.holder, holder, "{id}");
+        assert_eq!(view.ready_at.is_some(), status == StatusWord::Queued);
+        assert_eq!(view.parked.is_some(), status == StatusWord::Attention);
+        assert_eq!(view.waiting.len(), usize::from(status == StatusWord::Waiting));
+        let end = match status {
+            StatusWord::Complete => Some(End::Complete(payload(r#"{"x":[1]}"#))),
+            StatusWord::Errored => Some(End::Errored(failure())),
+            StatusWord::Terminated => Some(End::Terminated { reason: Some("enough".to_owned()) }),
+            _ => None,
+        };
+        assert_eq!(view.end, end);
+        if status == StatusWord::Waiting {
+            let wait = &view.waiting[0];
+            assert_eq!((&wait.call, wait.kind), (&sleep("nap"), WaitKind::Sleep));
+            assert_eq!(wait.due_at, Some(wait.since.plus(Millis(1 << 40))));
+        }
+        if let Some((since, parked)) = &view.parked {
+            assert_eq!((parked.code, *since > view.created_at), (ParkCode::BodyPanicked, true));
+        }
+    }
+    assert_eq!(store.instance(&name_key("orders", "nobody")).await.unwrap(), None);
+    assert_eq!(store.instance(&name_key("refunds", "queued")).await.unwrap(), None);
+}
+
+fn ids(rows: &[InstanceView]) -> Vec<&str> {
+    rows.iter().map(|row| row.id.as_ref()).collect()
+}
+
+pub(crate) async fn lists_filter_by_status_and_workflow(store: Arc<dyn Store>) {
+    let scene = Scene::new(Arc::clone(&store));
+    let session = SessionId::generate();
+    let made = every_status(&scene, session).await;
+    scene.run(vec![Input::Start(Box::new(start("refunds", "other", "1")))]).await;
+    let filter = |workflow, status| Filter { namespace: namespace(), workflow, status };
+    for (status, id, _) in &made {
+        let page = store.instances(&filter(Some(workflow("orders")), Some(*status)), None, 10).await.unwrap();
+        assert_eq!((ids(&page.rows), page.next), (vec![*id], None), "{status:?}");
+        assert_eq!(page.rows[0].status, *status);
+        let page = store.instances(&filter(None, Some(*status)), None, 10).await.unwrap();
+        let expected = if *status == StatusWord::Queued { vec!["other", id] } else { vec![*id] };
+        assert_eq!(ids(&page.rows), expected);
+        let page = store.instances(&filter(Some(workflow("none")), Some(*status)), None, 10).await.unwrap();
+        assert!(page.rows.is_empty());
+        let elsewhere = Filter { namespace: "other".parse().unwrap(), workflow: None, status: Some(*status) };
+        assert!(store.instances(&elsewhere, None, 10).await.unwrap().rows.is_empty());
+    }
+    let page = store.instances(&filter(None, None), None, 100).await.unwrap();
+    let mut expected: Vec<&str> = made.iter().map(|(_, id, _)| *id).collect();
+    expected.push("other");
+    expected.reverse();
+    assert_eq!(ids(&page.rows), expected, "newest first");
+    let waiting = page.rows.iter().find(|row| row.status == StatusWord::Waiting).unwrap();
+    assert_eq!(waiting.waiting.len(), 1);
+    assert!(page.rows.iter().all(|row| row.holder.is_none() && row.end.is_none()));
+}
+
+pub(crate) async fn pages_are_not_shifted_by_new_instances(store: Arc<dyn Store>) {
+    let scene = Scene::new(Arc::clone(&store));
+    for number in 0..10 {
+        scene.start(&format!("o-{number}")).await;
+    }
+    for status in [None, Some(StatusWord::Queued)] {
+        for workflow_name in [None, Some(workflow("orders"))] {
+            let filter = Filter { namespace: namespace(), workflow: workflow_name, status };
+            let mut seen = Vec::new();
+            let mut cursor: Option<Cursor> = None;
+            for number in 0.. {
+                let page = store.instances(&filter, cursor.as_ref(), 3).await.unwrap();
+                seen.extend(page.rows.iter().map(|row| row.id.to_string()));
+                scene.start(&format!("new-{}-{number}-{}", status.is_some(), filter.workflow.is_some())).await;
+                cursor = page.next;
+                if cursor.is_none() {
+                    break;
+                }
+            }
+            let old: Vec<&String> = seen.iter().filter(|id| id.starts_with("o-")).collect();
+            assert_eq!(old, ["o-9", "o-8", "o-7", "o-6", "o-5", "o-4", "o-3", "o-2", "o-1", "o-0"]);
+            assert_eq!(seen.iter().collect::<BTreeSet<_>>().len(), seen.len(), "nothing twice");
+        }
+    }
+}
+
+pub(crate) async fn p35_a_workflow_is_served_while_a_session_lives(store: Arc<dyn Store>) {
+    let scene = Scene::new(Arc::clone(&store));
+    let session = SessionId::generate();
+    scene.start("o-1").await;
+    scene.run(vec![Input::Start(Box::new(start("reports", "r-1", "1")))]).await;
+    let served = async |workflow: &str, id: &str| store.instance(&name_key(workflow, id)).await.unwrap().unwrap().served;
+    assert!(!served("orders", "o-1").await);
+    store.open_session(&open_session(session)).await.unwrap();
+    assert!(served("orders", "o-1").await);
+    assert!(!served("reports", "r-1").await);
+    store.end_session(session, true).await.unwrap();
+    assert!(!served("orders", "o-1").await);
+}
+
+pub(crate) async fn waits_are_shown_earliest_first(store: Arc<dyn Store>) {
+    let scene = Scene::new(Arc::clone(&store));
+    let session = SessionId::generate();
+    let uid = scene.held("o-1", session).await;
+    let head = scene.head(uid).await;
+    assert_eq!((head.position, head.epoch), (Position(1), epoch(1)));
+    let nap = |number: u64| Call { count: number as u32, ..sleep("nap") };
+    let mut report = Reporting::of(&head, session);
+    for number in (1..=120).rev() {
+        report = report.open(sleeping(&nap(number), OpenWait::Sleep(Millis(1_000_000 + number * 1_000))));
+    }
+    assert_eq!(scene.on(uid, report.then(Then::Suspend)).await, Answer::Taken);
+    let view = store.instance(&name_key("orders", "o-1")).await.unwrap().unwrap();
+    assert_eq!((view.waits, view.waiting.len()), (120, 100));
+    let order: Vec<u32> = view.waiting.iter().map(|wait| wait.call.count).collect();
+    assert_eq!(order, (1..=100).collect::<Vec<_>>());
+    let filter = Filter { namespace: namespace(), ..Filter::default() };
+    let page = store.instances(&filter, None, 10).await.unwrap();
+    assert_eq!((page.rows[0].waits, page.rows[0].waiting.len()), (120, 1));
+    assert_eq!(page.rows[0].waiting[0].call, nap(1));
+    // The holder's end takes all of them away.
+    scene.on(uid, terminate("op")).await;
+    let view = store.instance(&name_key("orders", "o-1")).await.unwrap().unwrap();
+    assert_eq!((view.waits, view.waiting.len(), view.status), (0, 0, StatusWord::Terminated));
+}

@@ -1,0 +1,126 @@
+//! Proves rule W37 on this server's planner: no hot statement reads a whole table, neither when the tables were vacuumed while
+//! empty nor when they are full. Not: how fast they are, or what another major version plans.
+
+#[path = "conformance/fixture.rs"]
+#[allow(dead_code, reason = "only the database is used here")]
+mod fixture;
+
+use everstep_store::postgres::{PostgresSettings, hot_statements, migrate};
+use tokio_postgres::{Client, NoTls};
+
+/// What of each index a search must name; without it, the whole index is read.
+const LEADING: [(&str, &str); 14] = [
+    ("instance_pkey", "id"),
+    ("instance_by_workflow", "namespace"),
+    ("instance_name_pkey", "namespace"),
+    ("message_decision_pkey", "namespace"),
+    ("journal_pkey", "instance"),
+    ("lease_pkey", "instance"),
+    ("lease_by_session", "session"),
+    ("ready_pkey", "instance"),
+    ("ready_by_queue", "namespace"),
+    ("wait_pkey", "instance"),
+    ("wait_by_due", "due_at"),
+    ("remote_step_pkey", "instance"),
+    ("attention_pkey", "instance"),
+    ("operation_pkey", "instance"),
+];
+
+#[tokio::test]
+async fn w37_no_hot_statement_reads_a_whole_table() {
+    let database = fixture::Database::create().await;
+    migrate(&database.url).await.expect("the schema is made");
+    let config = PostgresSettings::new(&database.url).config().expect("the URL is good");
+    let (client, connection) = config.connect(NoTls).await.expect("it connects");
+    tokio::spawn(connection);
+
+    let mut problems = Vec::new();
+    client.batch_execute("VACUUM ANALYZE").await.expect("it vacuums");
+    check_all(&client, "empty", &mut problems).await;
+    client.batch_execute(FILL).await.expect("it fills");
+    check_all(&client, "filled since", &mut problems).await;
+    client.batch_execute("VACUUM ANALYZE").await.expect("it vacuums");
+    check_all(&client, "full", &mut problems).await;
+    assert!(problems.is_empty(), "{}", problems.join("\n\n"));
+}
+
+async fn check_all(client: &Client, when: &str, problems: &mut Vec<String>) {
+    for statement in hot_statements() {
+        client.batch_execute("DEALLOCATE ALL").await.expect("nothing is prepared");
+        client.batch_execute(&format!("PREPARE hot AS {}", statement.sql)).await.expect("it is prepared");
+        let count = "SELECT cardinality(parameter_types) FROM pg_prepared_statements WHERE name = 'hot'";
+        let count: i32 = client.query_one(count, &[]).await.expect("it is there").get(0);
+        let nulls = vec!["NULL"; count as usize].join(", ");
+        let explain = if count == 0 { "EXPLAIN EXECUTE hot".to_owned() } else { format!("EXPLAIN EXECUTE hot({nulls})") };
+        let plan = client.query(&explain, &[]).await.expect("it is planned");
+        let plan: Vec<String> = plan.iter().map(|row| row.get(0)).collect();
+        for problem in read_whole(&plan) {
+            problems.push(format!("{} ({when}): {problem}\n{}", statement.name, plan.join("\n")));
+        }
+    }
+}
+
+/// The nodes of a plan that read a whole table or index.
+fn read_whole(plan: &[String]) -> Vec<String> {
+    let is_node = |line: &str| line.contains("(cost=");
+    let mut problems = Vec::new();
+    for (at, line) in plan.iter().enumerate().filter(|(_, line)| is_node(line)) {
+        let rest = plan[at + 1..].iter().take_while(|line| !is_node(line));
+        let conditions: Vec<&str> = rest.map(|line| line.trim()).collect();
+        if line.contains("Seq Scan on") {
+            problems.push(line.trim().to_owned());
+        } else if line.contains("Tid Scan on") {
+            if !conditions.iter().any(|line| line.starts_with("TID Cond:")) {
+                problems.push(line.trim().to_owned());
+            }
+        } else if line.contains("Index Scan") || line.contains("Index Only Scan") {
+            let leading = LEADING.iter().find(|(index, _)| line.contains(&format!(" {index} ")));
+            let searched = |column: &str| {
+                conditions.iter().any(|line| {
+                    line.starts_with("Index Cond:") && line.contains(&format!("({column} "))
+                })
+            };
+            let keyed = match leading {
+                Some((_, column)) => searched(column),
+                None => conditions.iter().any(|line| line.starts_with("Index Cond:")),
+            };
+            if !keyed {
+                problems.push(line.trim().to_owned());
+            }
+        }
+    }
+    problems
+}
+
+#[test]
+fn the_reader_of_plans_sees_what_is_wrong() {
+    let plan = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
+    let turned = "Nested Loop  (cost=0.12..8.16 rows=1)\n  ->  Index Scan using ready_pkey on ready r  (cost=0.12..8.14 rows=1)\n\
+                  \x20 ->  Function Scan on unnest k  (cost=0.00..0.10 rows=10)\n        Index Cond: (instance = 1)";
+    assert_eq!(read_whole(&plan(turned)).len(), 1);
+    let second = "Index Scan using ready_pkey on ready  (cost=0.12..8.14 rows=1)\n  Index Cond: (subject = '\\x00'::bytea)";
+    assert_eq!(read_whole(&plan(second)).len(), 1);
+    assert_eq!(read_whole(&plan("Seq Scan on ready  (cost=0.12..8.14 rows=1)")).len(), 1);
+    let good = "Index Scan using ready_pkey on ready  (cost=0.12..8.14 rows=1)\n  Index Cond: ((instance = ANY ($1)) AND (subject = $2))";
+    assert!(read_whole(&plan(good)).is_empty());
+}
+
+/// 20,000 rows in each table.
+const FILL: &str = r"
+INSERT INTO instance SELECT gen_random_uuid(), n, 'shop', 'orders', 'o-' || n, 1, 1, 0, 0, 100, 1, 1, 0, 0, 0, NULL
+    FROM generate_series(1, 20000) n;
+INSERT INTO instance_name SELECT namespace, workflow, name, id, decode(repeat('00', 32), 'hex') FROM instance;
+INSERT INTO message_decision SELECT created_at, namespace, workflow, 'app', 'm-' || name, name, 'created' FROM instance;
+INSERT INTO journal (instance, run, position, at, kind, entry, payload) SELECT id, 1, 1, 1, 1, '\x00', '{}' FROM instance;
+INSERT INTO lease (instance, subject, session, epoch)
+    SELECT id, decode(repeat('00', 16), 'hex'), gen_random_uuid(), 1 FROM instance;
+INSERT INTO ready (instance, subject, kind, namespace, queue, ready_at)
+    SELECT id, decode(repeat('00', 16), 'hex'), 1, namespace, workflow, created_at FROM instance;
+INSERT INTO wait (instance, call, kind, since, due_at, call_kind, call_name, call_count)
+    SELECT id, decode(repeat('01', 16), 'hex'), 1, 1, created_at, 2, 'nap', 1 FROM instance;
+INSERT INTO remote_step (instance, call, body, attempt, epoch)
+    SELECT id, decode(repeat('01', 16), 'hex'), '\x00', 1, 0 FROM instance;
+INSERT INTO attention SELECT id, 1, 'broken', 'm' FROM instance;
+INSERT INTO operation SELECT id, 1, 'op', 'done' FROM instance;
+INSERT INTO outbox SELECT id, created_at, 1, 'k', 'm', '{}' FROM instance;
+";

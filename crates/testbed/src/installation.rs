@@ -1,0 +1,108 @@
+//! A database and a vhost of one's own, on the servers that `make services-up` brought up.
+
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail};
+
+/// A fresh database and vhost; both are removed when this is dropped.
+#[derive(Debug)]
+pub struct Installation {
+    name: String,
+    server: String,
+    rabbitmqctl: String,
+    /// URL of the database.
+    pub postgres: String,
+    /// URL of the vhost.
+    pub amqp: String,
+}
+
+impl Installation {
+    /// Makes both, named after `prefix`. Without servers this fails and says what to do.
+    pub fn fresh(prefix: &str) -> Result<Self> {
+        let server = variable("EVERSTEP_TEST_POSTGRES_URL")?;
+        let broker = variable("EVERSTEP_TEST_AMQP_URL")?;
+        let rabbitmqctl = variable("EVERSTEP_RABBITMQCTL")?;
+        let name = format!("{prefix}_{}", uuid::Uuid::now_v7().simple());
+        psql(&server, &format!("CREATE DATABASE {name}"))?;
+        let installation = Self {
+            postgres: with_path(&server, &name),
+            amqp: with_path(&broker, &name),
+            name,
+            server,
+            rabbitmqctl,
+        };
+        installation.ctl(&["add_vhost", &installation.name])?;
+        let user = user_of(&broker).context("the broker's URL names no user")?;
+        installation.ctl(&["set_permissions", "-p", &installation.name, user, ".*", ".*", ".*"])?;
+        Ok(installation)
+    }
+
+    /// The vhost's and the database's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Runs the broker's own command and returns what it prints.
+    pub fn ctl(&self, arguments: &[&str]) -> Result<String> {
+        run(Command::new(&self.rabbitmqctl).arg("-q").args(arguments))
+    }
+
+    /// Runs one SQL statement in the database and returns what it prints, without headers.
+    pub fn sql(&self, statement: &str) -> Result<String> {
+        psql(&self.postgres, statement)
+    }
+}
+
+impl Drop for Installation {
+    fn drop(&mut self) {
+        // Best effort: the next run has names of its own.
+        drop(self.ctl(&["delete_vhost", &self.name]));
+        drop(psql(&self.server, &format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name)));
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "the one place that reads where the test servers are")]
+fn variable(name: &str) -> Result<String> {
+    std::env::var(name)
+        .with_context(|| format!("{name} is not set: run `make services-up` and `eval \"$(scripts/services.sh env)\"`"))
+}
+
+fn psql(url: &str, statement: &str) -> Result<String> {
+    run(Command::new("psql").args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", statement, url]))
+}
+
+fn run(command: &mut Command) -> Result<String> {
+    let output = command.output().with_context(|| format!("run {command:?}"))?;
+    if !output.status.success() {
+        bail!("{command:?} failed: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// The same URL with another path: the last segment is the database or the vhost.
+fn with_path(url: &str, path: &str) -> String {
+    let authority = url.find("://").map_or(0, |at| at + 3);
+    let end = url[authority..].find(['/', '?']).map_or(url.len(), |at| authority + at);
+    let query = url[end..].find('?').map_or("", |at| &url[end + at..]);
+    format!("{}/{path}{query}", &url[..end])
+}
+
+fn user_of(url: &str) -> Option<&str> {
+    let (_, rest) = url.split_once("://")?;
+    let (credentials, _) = rest.split_once('@')?;
+    Some(credentials.split(':').next().unwrap_or(credentials))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_path_of_a_url_is_replaced() {
+        assert_eq!(with_path("amqp://u:p@h:1/v", "x"), "amqp://u:p@h:1/x");
+        assert_eq!(with_path("amqp://u:p@h:1", "x"), "amqp://u:p@h:1/x");
+        assert_eq!(with_path("postgres://u@h/d?a=b", "x"), "postgres://u@h/x?a=b");
+        assert_eq!(user_of("amqp://u:p@h:1/v"), Some("u"));
+    }
+}

@@ -1,0 +1,339 @@
+//! Attempts: futures of user code on the owner's runtime, at most `slots` at once, the rest in a queue.
+//!
+//! An attempt that is cancelled or times out gets its signal, a moment to clean up, and is then aborted. One that does not
+//! go even then is written off after the grace (rule W34): its outcome is reported, its slot stays taken until it goes.
+
+use std::{
+    collections::{BTreeSet, HashMap, VecDeque},
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use everstep_engine::retry::Asked;
+use everstep_protocol::{Attempt, CallHash, Epoch, Failure, FailureKind, InstanceUid, Millis, Payload};
+use everstep_sdk::{
+    Step,
+    host::{CancelHandle, DelayFn, panic_message},
+};
+use futures::FutureExt;
+use tokio::{runtime::Handle, task::AbortHandle};
+
+use crate::{
+    hosted::{Ended, Order, asked_delay},
+    metrics::Metrics,
+};
+
+/// How long after its signal a cancelled attempt is aborted.
+const CLEAN_UP: Duration = Duration::from_millis(100);
+
+/// Whose attempt it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Owner {
+    /// A call of a held instance.
+    Call(InstanceUid, Epoch, u64),
+    /// A remote step.
+    Remote(InstanceUid, CallHash, Epoch),
+}
+
+/// One attempt in this process. Never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct AttemptId(u64);
+
+/// A future has gone, with its outcome unless it was aborted.
+#[derive(Debug)]
+pub(crate) struct Gone {
+    pub(crate) id: AttemptId,
+    outcome: Option<(Result<Payload, Failure>, Asked)>,
+    ran_for: Duration,
+}
+
+/// Where futures say that they have gone.
+pub(crate) type GoneListener = Arc<dyn Fn(Gone) + Send + Sync>;
+
+/// All attempts of a worker.
+pub(crate) struct Attempts {
+    runtime: Handle,
+    listener: GoneListener,
+    metrics: Metrics,
+    slots: usize,
+    grace: Duration,
+    paused: bool,
+    next: u64,
+    queue: VecDeque<(Owner, Order)>,
+    running: HashMap<AttemptId, Running>,
+    by_owner: HashMap<Owner, AttemptId>,
+    due: BTreeSet<(Instant, AttemptId)>,
+}
+
+struct Running {
+    owner: Owner,
+    number: u64,
+    attempt: Attempt,
+    timeout: Millis,
+    cancel: CancelHandle,
+    abort: AbortHandle,
+    began: Instant,
+    stage: Stage,
+    due: Option<Instant>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// It runs; due when it times out.
+    Runs,
+    /// It was told to end; due when it is aborted. Nobody wants its outcome if it was cancelled.
+    Signalled { cancelled: bool },
+    /// It was aborted; due when it is written off.
+    Aborted { cancelled: bool },
+    /// Its outcome was given; only its slot is still taken.
+    WrittenOff,
+}
+
+impl Attempts {
+    pub(crate) fn new(
+        runtime: Handle,
+        slots: u32,
+        grace: Duration,
+        metrics: Metrics,
+        listener: GoneListener,
+    ) -> Self {
+        Self {
+            runtime,
+            listener,
+            metrics,
+            slots: slots as usize,
+            grace,
+            paused: false,
+            next: 0,
+            queue: VecDeque::new(),
+            running: HashMap::new(),
+            by_owner: HashMap::new(),
+            due: BTreeSet::new(),
+        }
+    }
+
+    /// Runs an attempt, at once or when a slot is free.
+    pub(crate) fn start(&mut self, owner: Owner, order: Order, now: Instant) {
+        self.queue.push_back((owner, order));
+        self.fill(now);
+    }
+
+    /// Nothing new starts while the worker does not know whether its session lives (rule W10).
+    pub(crate) fn pause(&mut self, paused: bool, now: Instant) {
+        self.paused = paused;
+        self.fill(now);
+    }
+
+    /// Cancels an attempt, running or queued; its outcome is of no interest.
+    pub(crate) fn cancel(&mut self, owner: Owner, now: Instant) {
+        let Some(id) = self.by_owner.remove(&owner) else {
+            self.queue.retain(|(queued, _)| *queued != owner);
+            return;
+        };
+        if let Some(running) = self.running.get_mut(&id)
+            && matches!(running.stage, Stage::Runs | Stage::Signalled { .. })
+        {
+            running.cancel.cancel();
+            self.advance(id, Stage::Signalled { cancelled: true }, Some(now + CLEAN_UP));
+        }
+    }
+
+    /// Everything that waits for a slot: it will not run.
+    pub(crate) fn drain(&mut self) -> Vec<Owner> {
+        self.queue.drain(..).map(|(owner, _)| owner).collect()
+    }
+
+    /// Cancels everything: the worker ends.
+    pub(crate) fn cancel_all(&mut self) {
+        self.queue.clear();
+        for running in self.running.values() {
+            running.cancel.cancel();
+            running.abort.abort();
+        }
+    }
+
+    pub(crate) fn running(&self) -> usize {
+        self.running.len()
+    }
+
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.due.first().map(|(at, _)| *at)
+    }
+
+    /// A future has gone: its slot is free. Gives the outcome if somebody waits for it.
+    pub(crate) fn gone(&mut self, gone: Gone, now: Instant) -> Option<(Owner, Ended)> {
+        let running = self.running.remove(&gone.id)?;
+        if let Some(due) = running.due {
+            self.due.remove(&(due, gone.id));
+        }
+        self.fill(now);
+        self.metrics.running.set(self.running.len() as i64);
+        let ended = match running.stage {
+            Stage::Runs => {
+                // Aborted without being told to: the owner's runtime shuts down. The lease goes back with the session.
+                let (result, asked) = gone.outcome?;
+                running.ended(gone.ran_for, result, asked)
+            }
+            Stage::Signalled { cancelled: false } | Stage::Aborted { cancelled: false } => {
+                running.timed_out(gone.ran_for, "")
+            }
+            Stage::Signalled { cancelled: true } | Stage::Aborted { cancelled: true } => {
+                self.count("cancelled");
+                return None;
+            }
+            Stage::WrittenOff => {
+                self.metrics.written_off.dec();
+                return None;
+            }
+        };
+        self.by_owner.remove(&running.owner);
+        self.count(word(&ended.result));
+        Some((running.owner, ended))
+    }
+
+    /// What is due: timeouts, aborts, grace that is over. Gives the outcomes of those that are written off.
+    pub(crate) fn tick(&mut self, now: Instant) -> Vec<(Owner, Ended)> {
+        let mut ended = Vec::new();
+        while let Some((_, id)) = self.due.first().filter(|(at, _)| *at <= now).copied() {
+            let Some(running) = self.running.get_mut(&id) else {
+                self.due.pop_first();
+                continue;
+            };
+            match running.stage {
+                Stage::Runs => {
+                    running.cancel.cancel();
+                    self.advance(id, Stage::Signalled { cancelled: false }, Some(now + CLEAN_UP));
+                }
+                Stage::Signalled { cancelled } => {
+                    running.abort.abort();
+                    self.advance(id, Stage::Aborted { cancelled }, Some(now + self.grace));
+                }
+                Stage::Aborted { cancelled } => {
+                    let (owner, ran_for) = (running.owner, now.saturating_duration_since(running.began));
+                    if !cancelled {
+                        let overlap = "; it did not go within its grace and overlaps with what follows";
+                        ended.push((owner, running.timed_out(ran_for, overlap)));
+                        self.by_owner.remove(&owner);
+                        self.count("timed_out");
+                    }
+                    self.metrics.written_off.inc();
+                    self.advance(id, Stage::WrittenOff, None);
+                }
+                Stage::WrittenOff => self.advance(id, Stage::WrittenOff, None),
+            }
+        }
+        ended
+    }
+
+    fn advance(&mut self, id: AttemptId, stage: Stage, due: Option<Instant>) {
+        let Some(running) = self.running.get_mut(&id) else { return };
+        running.stage = stage;
+        if let Some(former) = std::mem::replace(&mut running.due, due) {
+            self.due.remove(&(former, id));
+        }
+        self.due.extend(due.map(|due| (due, id)));
+    }
+
+    fn fill(&mut self, now: Instant) {
+        while !self.paused && self.running.len() < self.slots {
+            let Some((owner, order)) = self.queue.pop_front() else { break };
+            self.spawn(owner, order, now);
+        }
+        self.metrics.running.set(self.running.len() as i64);
+    }
+
+    fn spawn(&mut self, owner: Owner, order: Order, now: Instant) {
+        let id = AttemptId(self.next);
+        self.next += 1;
+        let (attempt, timeout) = (order.info.attempt, order.info.policy.timeout);
+        let sink = order.progress.clone();
+        let last = lock(&sink).clone();
+        let progress = Arc::new(move |progress| *lock(&sink) = Some(progress));
+        let (step, cancel) = Step::new(order.info, progress, last);
+        let leaving = Leaving { id, listener: self.listener.clone(), outcome: None, began: Instant::now() };
+        let task = run(leaving, step, order.run, order.delay, attempt);
+        let abort = self.runtime.spawn(task).abort_handle();
+        // A timeout beyond what the clock can hold is none.
+        let due = now.checked_add(timeout.to_std());
+        let running =
+            Running { owner, number: order.number, attempt, timeout, cancel, abort, began: now, stage: Stage::Runs, due };
+        self.running.insert(id, running);
+        self.by_owner.insert(owner, id);
+        self.due.extend(due.map(|due| (due, id)));
+    }
+
+    fn count(&self, outcome: &str) {
+        self.metrics.attempts.with_label_values(&[outcome]).inc();
+    }
+}
+
+impl Running {
+    fn ended(&self, ran_for: Duration, result: Result<Payload, Failure>, asked: Asked) -> Ended {
+        let ran_for = Millis(u64::try_from(ran_for.as_millis()).unwrap_or(u64::MAX));
+        Ended { number: self.number, attempt: self.attempt, ran_for, result, asked }
+    }
+
+    fn timed_out(&self, ran_for: Duration, more: &str) -> Ended {
+        let message = format!("attempt {} took longer than its timeout of {}{more}", self.attempt, self.timeout);
+        self.ended(ran_for, Err(Failure::new(FailureKind::TimedOut, message)), Asked::Policy)
+    }
+}
+
+/// Tells that the future has gone, however it went.
+struct Leaving {
+    id: AttemptId,
+    listener: GoneListener,
+    outcome: Option<(Result<Payload, Failure>, Asked)>,
+    began: Instant,
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        let gone = Gone { id: self.id, outcome: self.outcome.take(), ran_for: self.began.elapsed() };
+        (self.listener)(gone);
+    }
+}
+
+async fn run(
+    mut leaving: Leaving,
+    step: Step,
+    run: everstep_sdk::host::StepFn,
+    delay: Option<DelayFn>,
+    attempt: Attempt,
+) {
+    leaving.began = Instant::now();
+    // The function is called inside the future, so that a panic before its first await is caught too (rule P9).
+    let result = AssertUnwindSafe(async move { run(step).await }).catch_unwind().await.unwrap_or_else(|panic| {
+        Err(Failure::new(FailureKind::Panicked, panic_message(panic.as_ref())))
+    });
+    let outcome = match result {
+        Ok(output) => (Ok(output), Asked::Policy),
+        Err(mut failure) => {
+            let asked = asked_delay(delay.as_ref(), attempt, &mut failure);
+            (Err(failure), asked)
+        }
+    };
+    leaving.outcome = Some(outcome);
+}
+
+fn word(result: &Result<Payload, Failure>) -> &'static str {
+    match result {
+        Ok(_) => "succeeded",
+        Err(failure) => match failure.kind {
+            FailureKind::TimedOut => "timed_out",
+            FailureKind::Panicked => "panicked",
+            FailureKind::Error
+            | FailureKind::WorkerLost
+            | FailureKind::TooLarge
+            | FailureKind::Unserialisable
+            | FailureKind::Invalid
+            | FailureKind::LimitReached
+            | FailureKind::UnknownFunction => "failed",
+        },
+    }
+}
+
+fn lock(progress: &std::sync::Mutex<Option<Payload>>) -> std::sync::MutexGuard<'_, Option<Payload>> {
+    progress.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

@@ -1,0 +1,422 @@
+//! One granted instance: its journal fed to its body, its attempts, its reports. A state machine: what happens to it is
+//! told by the methods, [`Hosted::turn`] does everything that follows and says what to send, start and cancel.
+//!
+//! | what is told | what it does |
+//! | --- | --- |
+//! | [`granted`](Hosted::granted), [`entries`](Hosted::entries) | fills the journal's buffer |
+//! | [`ack`](Hosted::ack) | derives the entries of the report from its own copy (rule W1) |
+//! | [`ended`](Hosted::ended) | an attempt has its outcome |
+//! | [`foreign`](Hosted::foreign) | something else woke the body (rule W30) |
+//! | [`stop`](Hosted::stop) | starts nothing more, reports what runs, gives back |
+//!
+//! Invariants: the body is fed strictly by position; while a fold, suspend, end or park is unanswered nothing is fed and
+//! nothing starts; throwing the body away means nothing (rule W29). No clock, no I/O, no threads in here.
+
+mod call;
+mod feed;
+mod fold;
+mod journal;
+mod report;
+mod reports;
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    fmt,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use everstep_engine::{replay::Replay, report::Reporter, retry::Asked};
+use everstep_protocol::{
+    Attempt, BuildName, Call, Epoch, Failure, InstanceUid, Millis, Payload, Position, SessionId, Timestamp,
+    journal::{ParkCode, Parked},
+    limits::Limits,
+    message::{Ack, AttemptEnd, Entries, Grant, WorkerItem},
+};
+use everstep_sdk::{
+    Registry,
+    host::{Body, DelayFn, Host, InstanceInfo, StepFn, StepInfo},
+};
+
+use crate::{
+    clock::{Now, Resend},
+    metrics::Metrics,
+    watch::{Polled, Watch},
+};
+pub(crate) use call::asked_delay;
+use call::Known;
+use journal::Journal;
+use reports::Reports;
+
+/// What all instances of one session share.
+pub struct Env {
+    /// The workflows.
+    pub registry: Registry,
+    /// The build of the code.
+    pub build: BuildName,
+    /// The session.
+    pub session: SessionId,
+    /// The installation's limits.
+    pub limits: Limits,
+    /// See [`Settings::linger`](crate::Settings::linger).
+    pub linger: Duration,
+    /// Who is polled.
+    pub watch: Arc<Watch>,
+    /// Where is counted.
+    pub metrics: Metrics,
+    /// Is told, from any thread, that something foreign woke a body.
+    pub foreign: ForeignListener,
+}
+
+/// See [`Env::foreign`].
+pub type ForeignListener = Arc<dyn Fn(InstanceUid, Epoch) + Send + Sync>;
+
+/// What a turn asks for.
+#[derive(Debug)]
+pub enum Out {
+    /// Send this; it is worth nothing after this time.
+    Send(WorkerItem, Duration),
+    /// Start an attempt.
+    Start(Box<Order>),
+    /// Cancel the attempt of this call, running or waiting for a slot.
+    Cancel {
+        /// The call's number.
+        number: u64,
+    },
+    /// The instance is no longer held; nothing more comes.
+    Finished(Finish),
+}
+
+/// How a lease ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finish {
+    /// The instance waits.
+    Suspended,
+    /// The body has returned.
+    Ended,
+    /// It is parked.
+    Parked,
+    /// It was given back.
+    GivenBack,
+}
+
+/// An attempt to run.
+pub struct Order {
+    /// The call's number.
+    pub number: u64,
+    /// What the step function is told.
+    pub info: StepInfo,
+    /// Runs the attempt.
+    pub run: StepFn,
+    /// Computes the delay after a failure.
+    pub delay: Option<DelayFn>,
+    /// The last progress of the call's attempts in this worker.
+    pub progress: Progress,
+}
+
+/// The last progress of a call's attempts.
+pub type Progress = Arc<Mutex<Option<Payload>>>;
+
+/// An attempt that has ended.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    /// The call's number.
+    pub number: u64,
+    /// Which attempt.
+    pub attempt: Attempt,
+    /// How long it ran.
+    pub ran_for: Millis,
+    /// Its outcome.
+    pub result: Result<Payload, Failure>,
+    /// Who says when the next attempt may start.
+    pub asked: Asked,
+}
+
+/// One granted instance.
+pub struct Hosted {
+    env: Arc<Env>,
+    uid: InstanceUid,
+    epoch: Epoch,
+    info: InstanceInfo,
+    who: Polled,
+    journal: Journal,
+    life: Life,
+    replay: Replay,
+    /// The time that the body sees; see [`feed`].
+    clock: Timestamp,
+    /// Up to here the body repeats what it has done before: it logs nothing.
+    quiet_until: Position,
+    /// Calls without an outcome, by number.
+    calls: HashMap<u64, Known>,
+    steps: u64,
+    waits: HashMap<Call, Waiting>,
+    /// Attempts that run or wait for a slot, by the call's number.
+    running: BTreeSet<u64>,
+    ended: Vec<Ended>,
+    told: Told,
+    reports: Reports,
+    linger_until: Option<Instant>,
+    stopping: bool,
+    /// A step that may run was not started, because the worker stops: the instance must not be suspended.
+    unstarted: bool,
+    foreign: bool,
+    finished: bool,
+}
+
+/// What replay said may run and was not acted on yet.
+#[derive(Debug, Default)]
+struct Told {
+    starts: Vec<u64>,
+    opens: Vec<u64>,
+    charges: Vec<(u64, AttemptEnd)>,
+}
+
+impl Told {
+    fn is_empty(&self) -> bool {
+        self.starts.is_empty() && self.opens.is_empty() && self.charges.is_empty()
+    }
+}
+
+/// A recorded wait of a call.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    /// When it is due, if time ends it.
+    due: Option<Timestamp>,
+    /// The time of the latest entry about it.
+    at: Timestamp,
+    /// Another worker runs it.
+    remote: bool,
+}
+
+/// What the body is doing.
+enum Life {
+    /// The first entry is not here yet.
+    Unborn,
+    /// It waits for its calls.
+    Waiting(Host, Body),
+    /// It has returned.
+    Done(Result<Payload, Failure>),
+    /// It cannot go on.
+    Parked(Parked),
+}
+
+impl Hosted {
+    /// Takes up a lease. The workflow must be registered.
+    #[must_use]
+    pub fn new(env: Arc<Env>, grant: Grant) -> Self {
+        let info = InstanceInfo {
+            namespace: grant.namespace.clone(),
+            workflow: grant.workflow.clone(),
+            id: grant.id.clone(),
+            uid: grant.instance,
+            run: grant.run,
+            generation: grant.generation,
+        };
+        let who = Polled {
+            instance: grant.instance,
+            epoch: grant.epoch,
+            workflow: grant.workflow.clone(),
+            id: grant.id.clone(),
+        };
+        if grant.last > Position(1) {
+            env.metrics.replays.inc();
+        }
+        let mut hosted = Self {
+            uid: grant.instance,
+            epoch: grant.epoch,
+            info,
+            who,
+            journal: Journal::default(),
+            life: Life::Unborn,
+            replay: Replay::new(env.build.clone(), Position(0)),
+            clock: Timestamp(0),
+            quiet_until: grant.last,
+            calls: HashMap::new(),
+            steps: 0,
+            waits: HashMap::new(),
+            running: BTreeSet::new(),
+            ended: Vec::new(),
+            told: Told::default(),
+            reports: Reports::after(grant.reports),
+            linger_until: None,
+            stopping: false,
+            unstarted: false,
+            foreign: false,
+            finished: false,
+            env,
+        };
+        hosted.granted(grant);
+        hosted
+    }
+
+    /// The lease's epoch.
+    #[must_use]
+    pub const fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// The last position that the body was fed.
+    #[must_use]
+    pub const fn position(&self) -> Position {
+        self.replay.position()
+    }
+
+    /// How many attempts run or wait for a slot.
+    #[must_use]
+    pub fn running(&self) -> usize {
+        self.running.len()
+    }
+
+    /// Whether nothing is under way: nothing runs and no report is unanswered.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        self.running.is_empty() && self.reports.is_empty()
+    }
+
+    /// The lease was granted, or its grant was repeated.
+    pub fn granted(&mut self, grant: Grant) {
+        self.journal.add(grant.entries, grant.last, self.replay.position());
+    }
+
+    /// Further entries.
+    pub fn entries(&mut self, entries: Entries) {
+        self.journal.add(entries.entries, entries.last, self.replay.position());
+    }
+
+    /// A report was taken, or not.
+    pub fn ack(&mut self, ack: Ack, now: Now) {
+        self.acknowledged(ack, now);
+    }
+
+    /// An attempt has its outcome.
+    pub fn ended(&mut self, ended: Ended) {
+        self.ended.push(ended);
+    }
+
+    /// An attempt will not be started: the worker stops.
+    pub fn unstarted(&mut self, number: u64) {
+        self.unstarted |= self.running.remove(&number);
+    }
+
+    /// Something other than its own calls woke the body.
+    pub fn foreign(&mut self) {
+        self.foreign = true;
+    }
+
+    /// Nothing new may start here; what runs is reported, then the lease is given back.
+    pub fn stop(&mut self) {
+        self.stopping = true;
+        self.linger_until = None;
+    }
+
+    /// The way to the coordinators was closed and is open again: what is unanswered is sent again at once.
+    pub fn hurry(&mut self, now: Now) {
+        self.reports.hurry(now.at);
+        self.journal.hurry(now.at);
+    }
+
+    /// An invariant is broken: the instance is parked, the worker lives on.
+    pub fn broken(&mut self, message: &str) {
+        self.throw_away();
+        self.told = Told::default();
+        let message = format!("the worker failed on this instance, which is a bug of the engine: {message}");
+        self.life = Life::Parked(Parked { code: ParkCode::Broken, message });
+    }
+
+    /// When something is due without anybody telling.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        [self.reports.deadline(), self.journal.deadline(), self.linger_until].into_iter().flatten().min()
+    }
+
+    /// Does everything that follows from what was told, and from the time.
+    pub fn turn(&mut self, now: Now, out: &mut Vec<Out>) {
+        if self.finished {
+            return;
+        }
+        if let Some(finish) = self.reports.finish() {
+            if finish == Finish::GivenBack {
+                out.push(self.give_back());
+            }
+            self.finish(finish, out);
+            return;
+        }
+        if let Some(after) = self.journal.ask(self.replay.position(), now.at) {
+            let ask = WorkerItem::Ask { instance: self.uid, epoch: self.epoch, run: self.info.run, after };
+            out.push(Out::Send(ask, Resend::FIRST));
+        }
+        if !self.reports.is_settling() {
+            self.feed(out);
+            self.park_foreign(out);
+            self.tell(now, out);
+            self.act(now, out);
+        }
+        self.resend(now, out);
+    }
+
+    /// The lease is over, from outside: attempts are cancelled, nothing is reported.
+    pub fn dismiss(&mut self, out: &mut Vec<Out>) {
+        self.cancel_all(out);
+        self.throw_away();
+        self.finished = true;
+    }
+
+    fn finish(&mut self, finish: Finish, out: &mut Vec<Out>) {
+        self.dismiss(out);
+        self.env.metrics.drifted.inc_by(self.replay.drifted());
+        out.push(Out::Finished(finish));
+    }
+
+    fn cancel_all(&mut self, out: &mut Vec<Out>) {
+        let running = std::mem::take(&mut self.running);
+        out.extend(running.into_iter().map(|number| Out::Cancel { number }));
+    }
+
+    /// Drops the body, if there is one. Nothing it drops means anything (rule W29).
+    fn throw_away(&mut self) {
+        if let Life::Waiting(host, body) = std::mem::replace(&mut self.life, Life::Unborn) {
+            self.env.watch.during(&self.who, || host.discard(body));
+        }
+    }
+
+    fn give_back(&self) -> Out {
+        Out::Send(WorkerItem::GiveBack { instance: self.uid, epoch: self.epoch }, Resend::FIRST)
+    }
+
+    fn reporter(&self) -> Reporter {
+        Reporter { session: self.env.session, build: self.env.build.clone() }
+    }
+
+    /// Every entry that is known of is fed.
+    fn is_live(&self) -> bool {
+        !matches!(self.life, Life::Unborn) && self.replay.position() >= self.journal.last()
+    }
+}
+
+impl Drop for Hosted {
+    fn drop(&mut self) {
+        self.throw_away();
+    }
+}
+
+impl fmt::Debug for Hosted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hosted")
+            .field("instance", &self.uid)
+            .field("epoch", &self.epoch)
+            .field("position", &self.replay.position())
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Order").field("number", &self.number).field("info", &self.info).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Env {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Env").field("session", &self.session).field("build", &self.build).finish_non_exhaustive()
+    }
+}

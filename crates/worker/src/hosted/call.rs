@@ -1,0 +1,247 @@
+//! A call that has no outcome yet: what it asks for, under which key, and what the end of one of its attempts is.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
+
+use everstep_engine::{
+    replay::{Asked as Input, Start},
+    report::too_large,
+    retry::{Asked, next_delay},
+};
+use everstep_protocol::{
+    Attempt, Call, CallKind, Failure, FailureKind, Fingerprint, InstanceUid, Millis, Payload, Policy, Position, StepKey,
+    Timestamp,
+    journal::Remote,
+    key::keys_of,
+    limits::Limits,
+    message::{AttemptEnd, AttemptOutcome, Open, OpenWait},
+};
+use everstep_sdk::host::{Made, Spec, StepInfo};
+
+use super::{Ended, Order, Progress};
+use crate::clock::Now;
+
+/// A call of the body.
+pub(super) struct Known {
+    pub(super) call: Call,
+    pub(super) called_after: Position,
+    /// The body's time when it began.
+    pub(super) made_at: Timestamp,
+    pub(super) spec: Spec,
+    key: StepKey,
+    fingerprint: Fingerprint,
+    /// Why it fails without running.
+    pub(super) refused: Option<Failure>,
+    attempt: Attempt,
+    pinned: Option<(StepKey, Policy)>,
+    first_at: Option<Timestamp>,
+    progress: Progress,
+}
+
+impl Known {
+    /// Derives key and fingerprint, once per call. `steps` is how many steps the body has called so far, with this one.
+    pub(super) fn new(made: Made, info: &super::InstanceInfo, made_at: Timestamp, steps: u64, limits: &Limits) -> Self {
+        let null = Payload::null();
+        let input = match &made.spec {
+            Spec::Step(step) => &step.input,
+            Spec::Remote(remote) => &remote.input,
+            Spec::Sleep(_) | Spec::SleepUntil(_) => &null,
+        };
+        let mut refused = None;
+        let keys = if made.call.kind == CallKind::Step { Some(input) } else { None }.map(|input| {
+            keys(info, &made.call, input).or_else(|error| {
+                let message = format!("{}: the input: {error}", made.call);
+                refused = Some(Failure::new(FailureKind::Unserialisable, message));
+                keys(info, &made.call, &null)
+            })
+        });
+        let (key, fingerprint) = keys.and_then(Result::ok).unwrap_or_else(null_keys);
+        if made.call.kind == CallKind::Step && steps > limits.steps {
+            refused.get_or_insert_with(|| limit_reached(limits.steps));
+        }
+        Self {
+            call: made.call,
+            called_after: made.called_after,
+            made_at,
+            spec: made.spec,
+            key,
+            fingerprint,
+            refused,
+            attempt: Attempt::FIRST,
+            pinned: None,
+            first_at: None,
+            progress: Arc::default(),
+        }
+    }
+
+    /// What replay compares with the journal.
+    pub(super) fn asked(&self) -> Input {
+        match &self.spec {
+            Spec::Step(_) => Input::Step(self.fingerprint),
+            Spec::Remote(_) => Input::Remote(self.fingerprint),
+            Spec::Sleep(_) | Spec::SleepUntil(_) => Input::Sleep,
+        }
+    }
+
+    /// Whether its outcome is reported by this worker.
+    pub(super) const fn is_inline(&self) -> bool {
+        matches!(self.spec, Spec::Step(_))
+    }
+
+    /// The first recorded attempt pins key and policy (rule P8).
+    pub(super) fn start(&mut self, start: &Start) {
+        self.attempt = start.attempt;
+        self.pinned.clone_from(&start.pinned);
+        self.first_at = start.first_at;
+    }
+
+    pub(super) fn order(&self, number: u64, info: &super::InstanceInfo) -> Option<Order> {
+        let Spec::Step(step) = &self.spec else { return None };
+        let info = StepInfo {
+            namespace: info.namespace.clone(),
+            workflow: info.workflow.clone(),
+            instance: info.id.clone(),
+            name: self.call.name.clone(),
+            count: self.call.count,
+            attempt: self.attempt,
+            key: self.pinned.as_ref().map_or(self.key, |(key, _)| *key),
+            policy: self.policy(),
+        };
+        let (run, delay, progress) = (step.run.clone(), step.delay.clone(), self.progress.clone());
+        Some(Order { number, info, run, delay, progress })
+    }
+
+    /// The wait that a report opens.
+    pub(super) fn open(&self) -> Option<Open> {
+        let wait = match &self.spec {
+            Spec::Step(_) => return None,
+            Spec::Sleep(length) => OpenWait::Sleep(*length),
+            Spec::SleepUntil(moment) => OpenWait::SleepUntil(*moment),
+            Spec::Remote(remote) => OpenWait::Remote(Remote {
+                pool: remote.pool.clone(),
+                function: remote.function.clone(),
+                input: remote.input.clone(),
+                key: self.key,
+                fingerprint: self.fingerprint,
+                policy: remote.policy,
+            }),
+        };
+        Some(Open { call: self.call.clone(), called_after: self.called_after, wait })
+    }
+
+    /// The record of an attempt that ended here, with the delay before the next one.
+    pub(super) fn end(&self, ended: Ended, uid: InstanceUid, limits: &Limits, now: Now) -> AttemptEnd {
+        let result = match ended.result {
+            Ok(output) if output.len() as u64 > limits.output_bytes => {
+                Err(too_large(output.len() as u64, limits.output_bytes))
+            }
+            result => result,
+        };
+        let outcome = match result {
+            Ok(output) => AttemptOutcome::Succeeded(output),
+            Err(failure) => {
+                let retry_in = self.retry_in(&failure, ended.attempt, ended.ran_for, ended.asked, uid, now);
+                AttemptOutcome::Failed { failure, retry_in }
+            }
+        };
+        self.record(ended.attempt, ended.ran_for, outcome)
+    }
+
+    /// The record of an attempt that was lost with its worker (rule W11); `last` if no later one is to be charged.
+    pub(super) fn charge(&self, attempt: Attempt, last: bool, uid: InstanceUid, now: Now) -> AttemptEnd {
+        let failure = everstep_engine::replay::lost_failure();
+        let retry_in = if last {
+            self.retry_in(&failure, attempt, Millis::ZERO, Asked::Policy, uid, now)
+        } else {
+            Some(Millis::ZERO)
+        };
+        self.record(attempt, Millis::ZERO, AttemptOutcome::Failed { failure, retry_in })
+    }
+
+    fn retry_in(
+        &self,
+        failure: &Failure,
+        attempt: Attempt,
+        ran_for: Millis,
+        asked: Asked,
+        uid: InstanceUid,
+        now: Now,
+    ) -> Option<Millis> {
+        if failure.permanent {
+            return None;
+        }
+        let asked = failure.retry_after.map_or(asked, Asked::After);
+        let elapsed = self.first_at.map_or(ran_for, |first| now.db.since(first).max(ran_for));
+        let mut seed = [0; 32];
+        seed[..16].copy_from_slice(uid.0.as_bytes());
+        seed[16..].copy_from_slice(&self.call.hash().0);
+        next_delay(&self.policy(), attempt.0, elapsed, asked, &seed)
+    }
+
+    fn record(&self, attempt: Attempt, ran_for: Millis, outcome: AttemptOutcome) -> AttemptEnd {
+        AttemptEnd {
+            call: self.call.clone(),
+            attempt,
+            called_after: self.called_after,
+            ran_for,
+            key: self.pinned.as_ref().map_or(self.key, |(key, _)| *key),
+            input: self.fingerprint,
+            policy: self.policy(),
+            outcome,
+        }
+    }
+
+    fn policy(&self) -> Policy {
+        let own = match &self.spec {
+            Spec::Step(step) => step.policy,
+            Spec::Remote(remote) => remote.policy,
+            Spec::Sleep(_) | Spec::SleepUntil(_) => Policy::default(),
+        };
+        self.pinned.as_ref().map_or(own, |(_, policy)| *policy)
+    }
+}
+
+/// Asks the step's delay function (rule P12). If it panics the policy's own delay is used and the failure says so.
+pub(crate) fn asked_delay(
+    delay: Option<&everstep_sdk::host::DelayFn>,
+    attempt: Attempt,
+    failure: &mut Failure,
+) -> Asked {
+    let Some(delay) = delay.filter(|_| !failure.permanent) else { return Asked::Policy };
+    match catch_unwind(AssertUnwindSafe(|| delay(attempt, failure))) {
+        Ok(asked) => asked.map_or(Asked::Policy, Asked::After),
+        Err(panic) => {
+            let message = everstep_sdk::host::panic_message(panic.as_ref());
+            failure.message = format!("{} (the delay function panicked: {message})", failure.message);
+            Asked::Policy
+        }
+    }
+}
+
+/// Whether no further attempt follows.
+pub(super) const fn is_final(outcome: &AttemptOutcome) -> bool {
+    matches!(outcome, AttemptOutcome::Succeeded(_) | AttemptOutcome::Failed { retry_in: None, .. })
+}
+
+fn keys(
+    info: &super::InstanceInfo,
+    call: &Call,
+    input: &Payload,
+) -> Result<(StepKey, Fingerprint), everstep_protocol::payload::PayloadError> {
+    keys_of(info.uid.0, info.generation.0, call.kind.word(), call.name.as_str(), call.count, input)
+}
+
+/// What a call without an input has: never sent, never compared.
+fn null_keys() -> (StepKey, Fingerprint) {
+    static NULL: std::sync::LazyLock<(StepKey, Fingerprint)> = std::sync::LazyLock::new(|| {
+        keys_of(uuid::Uuid::nil(), 0, "", "", 0, &Payload::null()).expect("null has a canonical form")
+    });
+    *NULL
+}
+
+fn limit_reached(limit: u64) -> Failure {
+    let message = format!("the generation has called its {limit} steps, which is the limit");
+    Failure::new(FailureKind::LimitReached, message)
+}

@@ -1,0 +1,214 @@
+//! The journal is fed to the body, one entry at a time, polling to stillness between them.
+//!
+//! The time that the body sees is the same live and in every replay. An outcome of an inline step may be seen before the
+//! database has given it a time (rule W36), so its time is when its attempt could begin plus how long it ran; every other
+//! entry brings its own. It never goes back.
+
+use everstep_engine::replay::{Fed, Replay};
+use everstep_protocol::{
+    Failure, Payload, Position, Timestamp,
+    journal::{Attempted, Entry, Fact, ParkCode, Parked, Wait},
+};
+use everstep_sdk::host::{BodyState, Host, Made};
+use tracing::subscriber::{NoSubscriber, with_default};
+
+use super::{Hosted, Life, Out, Waiting, call::Known};
+
+impl Hosted {
+    /// Feeds everything that is here.
+    pub(super) fn feed(&mut self, out: &mut Vec<Out>) {
+        while !matches!(self.life, Life::Parked(_)) {
+            let Some(entry) = self.journal.take(self.replay.position()) else { break };
+            self.linger_until = None;
+            if matches!(self.life, Life::Unborn) {
+                self.birth(&entry, out);
+            } else {
+                self.feed_one(entry, out);
+            }
+        }
+    }
+
+    fn birth(&mut self, entry: &Entry, out: &mut Vec<Out>) {
+        let Fact::Started(started) = &entry.fact else {
+            let message = format!("entry {} ({}) is no first entry", entry.position, entry.fact.word());
+            return self.park(Parked { code: ParkCode::Unreadable, message }, out);
+        };
+        self.info.generation = started.generation;
+        self.replay = Replay::new(self.env.build.clone(), entry.position);
+        self.clock = entry.at;
+        let Some(definition) = self.env.registry.definition(&self.info.workflow) else {
+            let message = format!("workflow {} is not registered here", self.info.workflow);
+            return self.park(Parked { code: ParkCode::Broken, message }, out);
+        };
+        let host = Host::new(self.info.clone(), started.seed);
+        let body = definition.begin(host.workflow(), &started.input);
+        let (foreign, uid, epoch) = (self.env.foreign.clone(), self.uid, self.epoch);
+        host.on_foreign_wake(Box::new(move || foreign(uid, epoch)));
+        self.life = Life::Waiting(host, body);
+        self.poll(entry.position, out);
+    }
+
+    fn feed_one(&mut self, entry: Entry, out: &mut Vec<Out>) {
+        let fed = match self.replay.feed(&entry) {
+            Ok(fed) => fed,
+            Err(parked) => return self.park(parked, out),
+        };
+        self.note(&entry, &fed);
+        if let Fed::Resolve { number, result } = fed {
+            self.resolve(number, result, entry.position, out);
+        }
+    }
+
+    /// Keeps what an entry says about times.
+    fn note(&mut self, entry: &Entry, fed: &Fed) {
+        match &entry.fact {
+            Fact::Attempted(attempted) => self.note_attempt(entry.at, attempted, fed),
+            Fact::Opened(opened) => {
+                let (due, remote) = match &opened.wait {
+                    Wait::Sleep { until } => (Some(*until), false),
+                    Wait::Remote(_) => (None, true),
+                };
+                self.waits.insert(opened.call.clone(), Waiting { due, at: entry.at, remote });
+                self.clock = self.clock.max(entry.at);
+            }
+            Fact::Fired { call } => {
+                if let Some(waiting) = self.waits.get_mut(call) {
+                    *waiting = Waiting { due: None, at: entry.at, remote: false };
+                }
+                self.clock = self.clock.max(entry.at);
+            }
+            Fact::Started(_) | Fact::Lost(_) | Fact::Parked(_) | Fact::Retried | Fact::Ended(_) => {
+                self.clock = self.clock.max(entry.at);
+            }
+        }
+    }
+
+    fn note_attempt(&mut self, at: Timestamp, attempted: &Attempted, fed: &Fed) {
+        let known = match fed {
+            Fed::Resolve { number, .. } => self.calls.get(number),
+            Fed::Nothing => None,
+        };
+        match (attempted.retry_at(), known) {
+            (Some(due), _) => {
+                self.clock = self.clock.max(at);
+                // A remote step's retries are the coordinator's business: its wait has no time here.
+                let remote = self.waits.get(&attempted.call).is_some_and(|waiting| waiting.remote);
+                let due = (!remote && due > at).then_some(due);
+                self.waits.insert(attempted.call.clone(), Waiting { due, at, remote });
+            }
+            (None, Some(known)) if known.is_inline() => {
+                let ran_for = Timestamp(at.0.saturating_sub(attempted.started_at.0));
+                let begin = self.waits.remove(&attempted.call).map_or(known.made_at, |waiting| waiting.at);
+                self.clock = self.clock.max(Timestamp(begin.0.saturating_add(ran_for.0)));
+            }
+            (None, Some(_)) => {
+                self.waits.remove(&attempted.call);
+                self.clock = self.clock.max(at);
+            }
+            // Folded: the body has seen its time already. Dropped: the body sees nothing.
+            (None, None) => {}
+        }
+    }
+
+    pub(super) fn resolve(
+        &mut self,
+        number: u64,
+        result: Result<Payload, Failure>,
+        seen: Position,
+        out: &mut Vec<Out>,
+    ) {
+        self.calls.remove(&number);
+        if self.running.remove(&number) {
+            out.push(Out::Cancel { number });
+        }
+        if let Life::Waiting(host, _) = &self.life {
+            host.resolve(number, result);
+            self.poll(seen, out);
+        }
+    }
+
+    /// Polls the body until it is still, and takes note of what it made and dropped.
+    fn poll(&mut self, seen: Position, out: &mut Vec<Out>) {
+        let Life::Waiting(host, body) = &mut self.life else { return };
+        let (clock, quiet) = (self.clock, seen < self.quiet_until);
+        let (polled, took) = self.env.watch.during(&self.who, || {
+            if quiet {
+                with_default(NoSubscriber::default(), || host.poll(body, seen, clock))
+            } else {
+                host.poll(body, seen, clock)
+            }
+        });
+        self.env.metrics.polls.observe(took.as_secs_f64());
+        for made in polled.made {
+            self.made(made);
+        }
+        for number in polled.dropped {
+            self.dropped(number, out);
+        }
+        match polled.state {
+            BodyState::Pending => {}
+            BodyState::Done(result) => self.over(Life::Done(result), out),
+            BodyState::Panicked(message) => {
+                let message = format!("the body panicked after entry {seen}: {message}");
+                self.park(Parked { code: ParkCode::BodyPanicked, message }, out);
+            }
+            BodyState::Foreign => self.park_foreign_body(out),
+            BodyState::Spinning => {
+                let message = format!("{} wakes itself without end and awaits nothing", self.name());
+                self.park(Parked { code: ParkCode::ForeignAwait, message }, out);
+            }
+        }
+    }
+
+    fn made(&mut self, made: Made) {
+        let number = made.number;
+        if made.call.kind == everstep_protocol::CallKind::Step {
+            self.steps += 1;
+        }
+        let known = Known::new(made, &self.info, self.clock, self.steps, &self.env.limits);
+        self.replay.made(number, known.call.clone(), known.asked());
+        self.calls.insert(number, known);
+    }
+
+    fn dropped(&mut self, number: u64, out: &mut Vec<Out>) {
+        self.replay.dropped(number);
+        if let Some(known) = self.calls.remove(&number) {
+            self.waits.remove(&known.call);
+        }
+        self.told.starts.retain(|start| *start != number);
+        self.told.opens.retain(|open| *open != number);
+        self.told.charges.retain(|(charged, _)| *charged != number);
+        if self.running.remove(&number) {
+            out.push(Out::Cancel { number });
+        }
+    }
+
+    /// Something woke the body from outside since the last turn.
+    pub(super) fn park_foreign(&mut self, out: &mut Vec<Out>) {
+        if self.foreign && matches!(self.life, Life::Waiting(..)) {
+            self.park_foreign_body(out);
+        }
+    }
+
+    pub(super) fn park_foreign_body(&mut self, out: &mut Vec<Out>) {
+        let message =
+            format!("{} awaits something that is not a step, sleep or wait of its own context", self.name());
+        self.park(Parked { code: ParkCode::ForeignAwait, message }, out);
+    }
+
+    pub(super) fn park(&mut self, parked: Parked, out: &mut Vec<Out>) {
+        self.over(Life::Parked(parked), out);
+    }
+
+    /// The body will not be polled again: what it had under way is cancelled.
+    fn over(&mut self, life: Life, out: &mut Vec<Out>) {
+        self.cancel_all(out);
+        self.throw_away();
+        self.told = super::Told::default();
+        self.life = life;
+    }
+
+    fn name(&self) -> String {
+        format!("workflow {} instance {}", self.info.workflow, self.info.id)
+    }
+}

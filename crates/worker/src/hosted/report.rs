@@ -1,0 +1,246 @@
+//! What came of a turn goes to the coordinator, and what it answers comes back.
+
+use everstep_engine::report::entries;
+use everstep_protocol::{
+    Position, Timestamp,
+    journal::End,
+    limits::PART_BYTES,
+    message::{Ack, AttemptEnd, AttemptOutcome, Open, OpenWait, Report, Taken, Then, WorkerItem},
+};
+
+use super::{Finish, Hosted, Life, Out, Told, call::is_final};
+use crate::{clock::{Now, Resend}, outbox::end_bytes};
+
+/// How long after a wait was due the push is waited for before the instance is suspended after all.
+const PUSH_GRACE: std::time::Duration = std::time::Duration::from_secs(1);
+
+impl Hosted {
+    /// Turns what ended and what replay told into attempts and reports.
+    pub(super) fn act(&mut self, now: Now, out: &mut Vec<Out>) {
+        let results = self.results(now);
+        if self.may_fold(&results) {
+            for (number, end) in results {
+                self.fold(number, end, now, out);
+            }
+            return;
+        }
+        if matches!(self.life, Life::Waiting(..)) {
+            self.start(out);
+        }
+        let results = results.into_iter().map(|(_, end)| end).collect();
+        self.report(results, now, out);
+    }
+
+    /// The records of the attempts that ended; those of calls that the body has dropped mean nothing.
+    fn results(&mut self, now: Now) -> Vec<(u64, AttemptEnd)> {
+        let mut results = Vec::new();
+        for ended in std::mem::take(&mut self.ended) {
+            let number = ended.number;
+            if !self.running.remove(&number) || !self.replay.is_open(number) {
+                continue;
+            }
+            if let Some(known) = self.calls.get(&number) {
+                results.push((number, known.end(ended, self.uid, &self.env.limits, now)));
+            }
+        }
+        results.append(&mut self.told.charges);
+        results
+    }
+
+    /// Starts what may run; a worker that stops starts nothing.
+    fn start(&mut self, out: &mut Vec<Out>) {
+        for number in std::mem::take(&mut self.told.starts) {
+            if self.stopping {
+                self.unstarted = true;
+            } else if let Some(order) = self.calls.get(&number).and_then(|known| known.order(number, &self.info)) {
+                self.running.insert(number);
+                out.push(Out::Start(Box::new(order)));
+            }
+        }
+    }
+
+    fn opens(&mut self) -> Vec<Open> {
+        let opens = std::mem::take(&mut self.told.opens);
+        opens.into_iter().filter_map(|number| self.calls.get(&number)?.open()).collect()
+    }
+
+    fn report(&mut self, results: Vec<AttemptEnd>, now: Now, out: &mut Vec<Out>) {
+        let opened = self.opens();
+        let idle = self.reports.is_empty() && !results.iter().any(|end| goes_on(&end.outcome));
+        let then = self.then(idle, &results, &opened, now, out);
+        if then == Then::Continue && results.is_empty() && opened.is_empty() {
+            if self.stopping && self.is_quiet() {
+                out.push(self.give_back());
+                self.finish(Finish::GivenBack, out);
+            }
+            return;
+        }
+        let seen = self.replay.position();
+        let mut parts = parts(results);
+        let last = parts.pop().unwrap_or_default();
+        for part in parts {
+            self.send(Draft { seen, results: part, opened: Vec::new(), then: Then::Continue, folded: false }, now, out);
+        }
+        self.send(Draft { seen, results: last, opened, then, folded: false }, now, out);
+    }
+
+    pub(super) fn report_fold(&mut self, end: AttemptEnd, seen: Position, now: Now, out: &mut Vec<Out>) {
+        let opened = self.opens();
+        let idle = self.told.starts.is_empty();
+        let then = self.then(idle, &[], &opened, now, out);
+        self.send(Draft { seen, results: vec![end], opened, then, folded: true }, now, out);
+    }
+
+    /// What the holder does next. `idle` says that nothing will move by itself as far as the caller can see.
+    fn then(&mut self, idle: bool, results: &[AttemptEnd], opened: &[Open], now: Now, out: &mut Vec<Out>) -> Then {
+        if idle && self.is_live() && self.running.is_empty() && matches!(self.life, Life::Waiting(..)) {
+            if self.unstarted {
+                return Then::Continue;
+            }
+            if results.is_empty() && opened.is_empty() && !self.replay.has_waits() {
+                self.park_foreign_body(out);
+            } else if self.stopping || !self.lingers(results, opened, now) {
+                return Then::Suspend;
+            }
+        }
+        match &self.life {
+            Life::Parked(parked) => Then::Park(parked.clone()),
+            Life::Done(Ok(output)) if self.is_live() => Then::End(End::Complete(output.clone())),
+            Life::Done(Err(failure)) if self.is_live() => Then::End(End::Errored(failure.clone())),
+            Life::Done(_) | Life::Unborn | Life::Waiting(..) => Then::Continue,
+        }
+    }
+
+    /// With a wait due soon the push is waited for (rule W27), but not for ever.
+    fn lingers(&mut self, results: &[AttemptEnd], opened: &[Open], now: Now) -> bool {
+        let recorded = self.waits.values().filter_map(|waiting| waiting.due);
+        let opened_due = opened.iter().filter_map(|open| due(&open.wait, now.db));
+        let retried = results.iter().filter_map(|end| match &end.outcome {
+            AttemptOutcome::Failed { retry_in, .. } => retry_in.map(|delay| now.db.plus(delay)),
+            AttemptOutcome::Succeeded(_) => None,
+        });
+        let Some(due) = recorded.chain(opened_due).chain(retried).min() else { return false };
+        let left = due.since(now.db).to_std();
+        if left > self.env.linger {
+            self.linger_until = None;
+            return false;
+        }
+        let until = *self.linger_until.get_or_insert(now.at + left + PUSH_GRACE);
+        if now.at < until {
+            return true;
+        }
+        self.linger_until = None;
+        false
+    }
+
+    fn send(&mut self, draft: Draft, now: Now, out: &mut Vec<Out>) {
+        let Draft { seen, results, opened, then, folded } = draft;
+        let number = self.reports.next_number();
+        let report = Report { instance: self.uid, epoch: self.epoch, number, seen, results, opened, then, folded };
+        self.env.metrics.reports.inc();
+        out.push(Out::Send(WorkerItem::Report(report.clone()), Resend::FIRST));
+        self.reports.push(report, now.at);
+    }
+
+    /// Sends again what was not answered in time.
+    pub(super) fn resend(&mut self, now: Now, out: &mut Vec<Out>) {
+        if let Some((reports, interval)) = self.reports.due(now.at) {
+            self.env.metrics.resends.inc_by(reports.len() as u64);
+            out.extend(reports.into_iter().map(|report| Out::Send(WorkerItem::Report(report), interval)));
+        }
+    }
+
+    pub(super) fn acknowledged(&mut self, ack: Ack, now: Now) {
+        match ack.taken {
+            Taken::OutOfOrder { expected } => {
+                if !self.reports.rewind(expected, now.at) {
+                    tracing::error!(
+                        instance = %self.uid, epoch = %self.epoch, expected,
+                        "the coordinator expects a report that was acknowledged before: its history is lost; giving back"
+                    );
+                    self.reports.forsake();
+                }
+            }
+            Taken::Before => {
+                let folded = self.reports.taken_to(ack.number, now.at);
+                self.journal.known_to(ack.after);
+                if folded {
+                    // What the fold came to is written in the journal, and only there.
+                    self.rebuild();
+                }
+            }
+            Taken::Whole | Taken::Kept | Taken::Results => self.taken(ack, now),
+        }
+    }
+
+    fn taken(&mut self, ack: Ack, now: Now) {
+        let Some(report) = self.reports.take(ack.number, ack.taken, now.at) else { return };
+        if self.reports.finish().is_some() {
+            return;
+        }
+        let reporter = self.reporter();
+        let entries = entries(&report, ack.taken, ack.after, ack.at, &reporter, &self.env.limits);
+        let last = entries.last().map_or(ack.after, |entry| entry.position);
+        self.journal.written(entries, last, self.replay.position());
+        if ack.taken == Taken::Results {
+            self.env.metrics.folds_refused.inc();
+            self.rebuild();
+        }
+    }
+
+    /// Throws the body away and begins again from the first entry: it has seen an outcome in an order that was refused.
+    fn rebuild(&mut self) {
+        self.throw_away();
+        self.replay = everstep_engine::replay::Replay::new(self.env.build.clone(), Position(0));
+        self.calls.clear();
+        self.waits.clear();
+        self.running.clear();
+        self.ended.clear();
+        self.told = Told::default();
+        self.steps = 0;
+        self.linger_until = None;
+        self.quiet_until = self.journal.last();
+        self.journal.known_to(Position(1));
+        self.env.metrics.replays.inc();
+    }
+}
+
+struct Draft {
+    seen: Position,
+    results: Vec<AttemptEnd>,
+    opened: Vec<Open>,
+    then: Then,
+    folded: bool,
+}
+
+/// Whether the instance goes on by itself after this outcome is recorded.
+fn goes_on(outcome: &AttemptOutcome) -> bool {
+    is_final(outcome)
+        || matches!(outcome, AttemptOutcome::Failed { retry_in: Some(delay), .. } if delay.as_u64() == 0)
+}
+
+fn due(wait: &OpenWait, now: Timestamp) -> Option<Timestamp> {
+    match wait {
+        OpenWait::Sleep(length) => Some(now.plus(*length)),
+        OpenWait::SleepUntil(until) => Some(*until),
+        OpenWait::Remote(_) => None,
+    }
+}
+
+/// Results in parts that fit a message each (rule W20).
+fn parts(results: Vec<AttemptEnd>) -> Vec<Vec<AttemptEnd>> {
+    let mut parts = vec![Vec::new()];
+    let mut bytes = 0;
+    for end in results {
+        let size = end_bytes(&end);
+        if bytes > 0 && bytes + size > PART_BYTES {
+            parts.push(Vec::new());
+            bytes = 0;
+        }
+        bytes += size;
+        if let Some(part) = parts.last_mut() {
+            part.push(end);
+        }
+    }
+    parts
+}

@@ -1,0 +1,123 @@
+//! Reports of one lease that are not acknowledged yet: kept whole, sent again in order (rule W7).
+
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
+
+use everstep_protocol::message::{Report, Taken, Then};
+
+use super::Finish;
+use crate::clock::Resend;
+
+/// Two answers "out of order" within this time speak of the same gap.
+const SAME_GAP: Duration = Duration::from_millis(200);
+
+#[derive(Debug)]
+pub(super) struct Reports {
+    next: u64,
+    unanswered: VecDeque<Report>,
+    resend: Option<Resend>,
+    rewound: Option<Instant>,
+    finish: Option<Finish>,
+}
+
+impl Reports {
+    /// Begins after the last report of the lease that was taken.
+    pub(super) const fn after(taken: u64) -> Self {
+        Self {
+            next: taken.saturating_add(1),
+            unanswered: VecDeque::new(),
+            resend: None,
+            rewound: None,
+            finish: None,
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.unanswered.is_empty()
+    }
+
+    /// A fold, suspend, end or park is unanswered: nothing may move until it is.
+    pub(super) fn is_settling(&self) -> bool {
+        self.unanswered.back().is_some_and(|report| report.folded || report.then != Then::Continue)
+    }
+
+    /// The lease is over by an acknowledged report.
+    pub(super) const fn finish(&self) -> Option<Finish> {
+        self.finish
+    }
+
+    pub(super) const fn next_number(&self) -> u64 {
+        self.next
+    }
+
+    /// Keeps a report that is sent now.
+    pub(super) fn push(&mut self, report: Report, now: Instant) {
+        if self.unanswered.is_empty() {
+            self.resend = Some(Resend::begin(now));
+        }
+        self.next = self.next.saturating_add(1);
+        self.unanswered.push_back(report);
+    }
+
+    /// The report of that number is answered.
+    pub(super) fn take(&mut self, number: u64, taken: Taken, now: Instant) -> Option<Report> {
+        let at = self.unanswered.iter().position(|report| report.number == number)?;
+        let report = self.unanswered.remove(at)?;
+        self.resend = (!self.unanswered.is_empty()).then(|| Resend::begin(now));
+        if taken == Taken::Whole {
+            self.finish = match report.then {
+                Then::Continue => None,
+                Then::Suspend => Some(Finish::Suspended),
+                Then::End(_) => Some(Finish::Ended),
+                Then::Park(_) => Some(Finish::Parked),
+            };
+        }
+        Some(report)
+    }
+
+    /// Everything up to that number was taken before, and its answers were lost. Whether a fold was among it.
+    pub(super) fn taken_to(&mut self, number: u64, now: Instant) -> bool {
+        let mut folded = false;
+        while self.unanswered.front().is_some_and(|report| report.number <= number) {
+            folded |= self.unanswered.pop_front().is_some_and(|report| report.folded);
+        }
+        self.resend = (!self.unanswered.is_empty()).then(|| Resend::begin(now));
+        folded
+    }
+
+    /// An earlier report is missing: everything from there is due at once. False if it is not here either.
+    pub(super) fn rewind(&mut self, expected: u64, now: Instant) -> bool {
+        if self.rewound.is_some_and(|at| now.saturating_duration_since(at) < SAME_GAP) {
+            return true;
+        }
+        self.rewound = Some(now);
+        self.hurry(now);
+        self.unanswered.front().is_none_or(|first| first.number <= expected)
+    }
+
+    /// The coordinator has forgotten what it took: the lease is given back.
+    pub(super) fn forsake(&mut self) {
+        self.finish = Some(Finish::GivenBack);
+    }
+
+    pub(super) fn hurry(&mut self, now: Instant) {
+        if let Some(resend) = &mut self.resend {
+            resend.hurry(now);
+        }
+    }
+
+    /// What is due to be sent again, and for how long it is worth something.
+    pub(super) fn due(&mut self, now: Instant) -> Option<(Vec<Report>, Duration)> {
+        let resend = self.resend.as_mut()?;
+        if !resend.is_due(now) {
+            return None;
+        }
+        Some((self.unanswered.iter().cloned().collect(), resend.interval()))
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.resend.as_ref().map(Resend::at)
+    }
+}

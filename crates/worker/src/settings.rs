@@ -1,0 +1,103 @@
+//! What an owner decides about a worker. Checked once, passed as a value.
+
+use std::{sync::OnceLock, time::Duration};
+
+use everstep_protocol::{BuildName, Namespace, Pool};
+
+use crate::{error::Error, metrics::Metrics};
+
+/// The settings of one worker.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Its namespace. Default `default`.
+    pub namespace: Namespace,
+    /// The build of its code. Default: the first 16 hexadecimal digits of the executable's hash.
+    pub build: Option<BuildName>,
+    /// The pools whose remote steps it runs. Default: none.
+    pub pools: Vec<Pool>,
+    /// How many steps it runs at once. Default 100.
+    pub slots: u32,
+    /// How many instances it holds at once. Default 1000.
+    pub instances: u32,
+    /// How many tasks of one queue the broker may hand over before they are settled. Default 100.
+    pub prefetch: u16,
+    /// How long one poll of a body may take before it counts as stuck (rule W12). Default 10 s.
+    pub poll_limit: Duration,
+    /// How long the retry of a timed-out step waits for the old attempt to go (rule W34). Default 30 s.
+    pub timeout_grace: Duration,
+    /// With a wait due within this time the instance is kept instead of suspended (rule W27). Default 100 ms.
+    pub linger: Duration,
+    /// How many report queues the installation has (rule W16). Default 4.
+    pub report_queues: u32,
+    /// How long running steps may go on after a stop. Default 30 s.
+    pub shutdown_grace: Duration,
+    /// What happens when a body is stuck. Default: the process exits.
+    pub on_stuck: OnStuck,
+    /// Where the worker counts. Default: counters of its own.
+    pub metrics: Metrics,
+}
+
+/// What happens after everything but the stuck instance was given back (rule W12).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnStuck {
+    /// The process exits with code 70: no thread can be stopped from outside.
+    ExitProcess,
+    /// The stuck thread is abandoned and [`Worker::run`](crate::Worker::run) returns [`Error::Stuck`].
+    Abandon,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            namespace: Namespace::default(),
+            build: None,
+            pools: Vec::new(),
+            slots: 100,
+            instances: 1000,
+            prefetch: 100,
+            poll_limit: Duration::from_secs(10),
+            timeout_grace: Duration::from_secs(30),
+            linger: Duration::from_millis(100),
+            report_queues: 4,
+            shutdown_grace: Duration::from_secs(30),
+            on_stuck: OnStuck::ExitProcess,
+            metrics: Metrics::default(),
+        }
+    }
+}
+
+impl Settings {
+    /// All problems together.
+    pub fn validate(&self) -> Result<(), Error> {
+        let least_one = [
+            ("slots", u64::from(self.slots)),
+            ("instances", u64::from(self.instances)),
+            ("prefetch", u64::from(self.prefetch)),
+            ("report_queues", u64::from(self.report_queues)),
+            ("poll_limit", u64::try_from(self.poll_limit.as_millis()).unwrap_or(u64::MAX)),
+        ];
+        let problems: Vec<_> = least_one
+            .iter()
+            .filter(|(_, value)| *value == 0)
+            .map(|(name, _)| format!("{name} must be at least 1"))
+            .collect();
+        if problems.is_empty() { Ok(()) } else { Err(Error::Settings { problems }) }
+    }
+
+    /// The build, named after the executable where nobody named it.
+    pub(crate) fn build(&self) -> Result<BuildName, Error> {
+        static NAMED: OnceLock<BuildName> = OnceLock::new();
+        if let Some(build) = &self.build {
+            return Ok(build.clone());
+        }
+        if let Some(build) = NAMED.get() {
+            return Ok(build.clone());
+        }
+        let mut hasher = blake3::Hasher::new();
+        let mut file = std::env::current_exe().and_then(std::fs::File::open).map_err(Error::Build)?;
+        std::io::copy(&mut file, &mut hasher).map_err(Error::Build)?;
+        let digits = hasher.finalize().to_hex();
+        let build = BuildName::new(&digits[..16]).expect("hexadecimal digits are a name");
+        Ok(NAMED.get_or_init(|| build).clone())
+    }
+}

@@ -1,0 +1,220 @@
+//! A coordinator over an in-memory store: the engine's own decisions, one input per batch, no broker. The clock is set
+//! by hand.
+
+use std::collections::HashMap;
+
+use everstep_engine::{
+    Answer, Batch, Effect, Head, Input, What, Writes,
+    batch::{Loaded, Rules, Verdict},
+    place::Room,
+    rows::{Rows, Subject},
+    start::{NameKey, Start},
+};
+use everstep_protocol::{
+    BuildName, Fingerprint, InstanceUid, Payload, Position, SessionId, Timestamp,
+    journal::{End, Entry, Fact},
+    message::{CoordinatorItem, Entries, Grant, WorkerItem},
+};
+
+pub struct Coordinator {
+    pub now: Timestamp,
+    pub rows: Rows,
+    pub heads: HashMap<InstanceUid, Head>,
+    pub journal: HashMap<InstanceUid, Vec<Entry>>,
+    pub rules: Rules,
+    /// The most entries in a grant or an answer to an ask.
+    pub part: usize,
+    /// Instances and remote steps that became runnable, in order.
+    pub offers: Vec<(InstanceUid, Subject)>,
+    pub fenced: usize,
+}
+
+/// What a session is told.
+pub type Said = Vec<(SessionId, CoordinatorItem)>;
+
+impl Coordinator {
+    pub fn new() -> Self {
+        Self {
+            now: Timestamp(1_700_000_000_000_000),
+            rows: Rows::default(),
+            heads: HashMap::new(),
+            journal: HashMap::new(),
+            rules: Rules::default(),
+            part: usize::MAX,
+            offers: Vec::new(),
+            fenced: 0,
+        }
+    }
+
+    pub fn start(&mut self, workflow: &str, input: &Payload) -> InstanceUid {
+        let uid = InstanceUid::generate();
+        let name = NameKey {
+            namespace: "default".parse().unwrap(),
+            workflow: workflow.parse().unwrap(),
+            id: format!("order-{}", self.heads.len() + 1).parse().unwrap(),
+        };
+        let fingerprint = Fingerprint::of(input).unwrap();
+        let start = Start { uid, name, input: input.clone(), fingerprint, seed: [7; 32], message: None };
+        let (answer, _) = self.apply(Input::Start(Box::new(start)));
+        assert_eq!(answer, Answer::Created);
+        uid
+    }
+
+    pub fn on(&mut self, instance: InstanceUid, what: What) -> (Answer, Said) {
+        self.apply(Input::On { instance, what })
+    }
+
+    /// What a worker says.
+    pub fn hear(&mut self, session: SessionId, build: &BuildName, item: WorkerItem) -> Said {
+        let instance = item.instance();
+        let build = build.clone();
+        let what = match item {
+            WorkerItem::Claim { .. } => What::Claim { session },
+            WorkerItem::Report(report) => What::Report { session, build, report },
+            WorkerItem::GiveBack { epoch, .. } => What::GiveBack { session, epoch },
+            WorkerItem::Ask { epoch, after, .. } => {
+                let entries = self.entries(instance, after);
+                let last = self.heads[&instance].position;
+                let item = CoordinatorItem::Entries(Entries { instance, epoch, last, entries });
+                return vec![(session, item)];
+            }
+            WorkerItem::StepClaim { call, .. } => What::StepClaim { session, call },
+            WorkerItem::StepReport { call, epoch, ran_for, outcome, .. } => {
+                What::StepReport { session, build, call, epoch, ran_for, outcome }
+            }
+            WorkerItem::StepGiveBack { call, epoch, .. } => {
+                What::StepLeaseEnded { session, build, call, epoch: Some(epoch), counts: false }
+            }
+        };
+        self.on(instance, what).1
+    }
+
+    /// Everything whose time has come.
+    pub fn fire(&mut self) -> Said {
+        let due: Vec<_> = self
+            .rows
+            .waits
+            .iter()
+            .filter(|(_, wait)| wait.due_at.is_some_and(|at| at <= self.now))
+            .map(|((uid, call), wait)| (wait.due_at, *uid, *call))
+            .collect();
+        let mut due = due;
+        due.sort_unstable();
+        due.into_iter().flat_map(|(_, uid, call)| self.on(uid, What::Due { call }).1).collect()
+    }
+
+    pub fn next_due(&self) -> Option<Timestamp> {
+        self.rows.waits.values().filter_map(|wait| wait.due_at).min()
+    }
+
+    pub fn end(&self, instance: InstanceUid) -> Option<&End> {
+        self.journal[&instance].iter().rev().find_map(|entry| match &entry.fact {
+            Fact::Ended(end) => Some(end),
+            _ => None,
+        })
+    }
+
+    pub fn is_ready(&self, instance: InstanceUid) -> bool {
+        self.rows.ready.contains(&(instance, Subject::INSTANCE))
+    }
+
+    fn entries(&self, instance: InstanceUid, after: Position) -> Vec<Entry> {
+        let entries = self.journal[&instance].iter().filter(|entry| entry.position > after);
+        entries.take(self.part).cloned().collect()
+    }
+
+    fn apply(&mut self, input: Input) -> (Answer, Said) {
+        let loaded = Loaded {
+            now: self.now,
+            heads: self.heads.clone(),
+            rows: self.rows.clone(),
+            ..Loaded::default()
+        };
+        let mut room = Room::default();
+        let mut batch = Batch::new(loaded, self.rules.clone());
+        let answer = match batch.apply(&input, &mut room) {
+            Verdict::Decided(answer) => answer,
+            Verdict::Started(decided) => decided.answer,
+            Verdict::Held => panic!("nothing is locked"),
+        };
+        if answer == Answer::Fenced {
+            self.fenced += 1;
+        }
+        let (writes, effects, _) = batch.finish(&mut room);
+        self.write(writes);
+        let said = effects.into_iter().flat_map(|effect| self.say(effect)).collect();
+        (answer, said)
+    }
+
+    fn write(&mut self, writes: Writes) {
+        for head in writes.created.into_iter().chain(writes.heads) {
+            self.heads.insert(head.uid, head);
+        }
+        for row in writes.journal {
+            let journal = self.journal.entry(row.uid).or_default();
+            assert_eq!(row.entry.position, Position(journal.len() as u64 + 1), "positions are dense");
+            journal.push(row.entry);
+        }
+        for key in &writes.lease_deletes {
+            self.rows.leases.remove(key);
+        }
+        self.rows.leases.extend(writes.leases.into_iter().map(|(uid, subject, lease)| ((uid, subject), lease)));
+        for key in &writes.ready_deletes {
+            self.rows.ready.remove(key);
+        }
+        for row in writes.ready {
+            self.offers.push((row.uid, row.subject));
+            self.rows.ready.insert((row.uid, row.subject));
+        }
+        for key in &writes.wait_deletes {
+            self.rows.waits.remove(key);
+        }
+        self.rows.waits.extend(writes.waits.into_iter().map(|(uid, wait)| ((uid, wait.call.hash()), wait)));
+        for key in &writes.remote_deletes {
+            self.rows.remotes.remove(key);
+        }
+        self.rows.remotes.extend(writes.remotes.into_iter().map(|(uid, row)| ((uid, row.call.hash()), row)));
+        for uid in &writes.cleared {
+            self.rows.waits.retain(|(other, _), _| other != uid);
+            self.rows.remotes.retain(|(other, _), _| other != uid);
+            self.rows.leases.retain(|(other, _), _| other != uid);
+            self.rows.ready.retain(|(other, _)| other != uid);
+        }
+        for uid in &writes.parked_deletes {
+            self.rows.parked.remove(uid);
+        }
+        self.rows.parked.extend(writes.parked.into_iter().map(|(uid, _, parked)| (uid, parked)));
+    }
+
+    fn say(&self, effect: Effect) -> Said {
+        match effect {
+            Effect::Item(session, item) => vec![(session, item)],
+            Effect::Grant { session, head, direct } => {
+                vec![(session, CoordinatorItem::Grant(self.grant(&head, direct)))]
+            }
+            Effect::StepGrant(session, grant) => vec![(session, CoordinatorItem::StepGrant(*grant))],
+            Effect::Push { session, head, entries } => {
+                let push = Entries { instance: head.uid, epoch: head.epoch, last: head.position, entries };
+                vec![(session, CoordinatorItem::Entries(push))]
+            }
+            Effect::Offer { .. } | Effect::OfferStep { .. } => Vec::new(),
+        }
+    }
+
+    fn grant(&self, head: &Head, direct: bool) -> Grant {
+        Grant {
+            instance: head.uid,
+            epoch: head.epoch,
+            namespace: head.namespace.clone(),
+            workflow: head.workflow.clone(),
+            id: head.id.clone(),
+            run: head.run,
+            generation: head.generation,
+            now: self.now,
+            reports: head.reports,
+            last: head.position,
+            entries: self.entries(head.uid, Position(0)),
+            direct,
+        }
+    }
+}

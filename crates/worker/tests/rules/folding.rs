@@ -1,0 +1,174 @@
+//! Folding: what may be seen before its acknowledgement, and what happens when that was wrong.
+
+use everstep_protocol::message::{Report, Then, WorkerItem};
+use everstep_sdk::{Error, Registry, Step, Workflow};
+use everstep_worker::hosted::Finish;
+
+use crate::rig::{Log, Rig};
+
+fn seq(steps: u64) -> Registry {
+    Registry::new().workflow_fn("w", move |cx: Workflow, (): ()| async move {
+        let mut sum = 0;
+        for step in 0..steps {
+            sum += cx.step("add", step, async |_: Step, step: u64| Ok::<_, Error>(step)).await?;
+        }
+        Ok::<_, Error>(sum)
+    })
+}
+
+fn report(item: &WorkerItem) -> &Report {
+    match item {
+        WorkerItem::Report(report) => report,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn w36_a_sequence_of_five_is_five_reports() {
+    let mut rig = Rig::new(seq(5));
+    assert_eq!(rig.output::<u64>(), 10);
+    assert_eq!(rig.reports, 5);
+    assert_eq!(rig.words(), ["started", "add1 1 ok", "add2 1 ok", "add3 1 ok", "add4 1 ok", "add5 1 ok", "ended"]);
+    assert_eq!(rig.finished, [Finish::Ended]);
+}
+
+#[test]
+fn w36_nothing_begins_before_the_acknowledgement() {
+    let mut rig = Rig::new(seq(2));
+    rig.claim();
+    rig.exchange();
+    rig.attempt();
+    rig.turn();
+    assert!(report(&rig.out[0]).folded);
+    assert!(rig.orders.is_empty());
+    for _ in 0..3 {
+        rig.turn();
+    }
+    assert!(rig.orders.is_empty());
+    rig.exchange();
+    assert_eq!(rig.orders.len(), 1);
+}
+
+#[test]
+fn w36_the_last_report_carries_the_end() {
+    let mut rig = Rig::new(seq(1));
+    rig.claim();
+    rig.exchange();
+    rig.attempt();
+    rig.turn();
+    let last = report(&rig.out[0]);
+    assert!(last.folded && matches!(last.then, Then::End(_)), "{last:?}");
+    assert_eq!(last.seen.0, 1);
+}
+
+/// A sleep and two steps in a row, joined: the sleep may end before the first step is recorded.
+fn joined(log: &Log) -> Registry {
+    let log = log.clone();
+    Registry::new().workflow_fn("w", move |cx: Workflow, (): ()| {
+        let log = log.clone();
+        async move {
+            let order = std::sync::Mutex::new(Vec::new());
+            let steps = async {
+                let log = log.clone();
+                let one = cx.step("one", (), move |_: Step, (): ()| {
+                    log.add("one");
+                    async { Ok::<_, Error>(()) }
+                });
+                one.await?;
+                order.lock().unwrap().push("one");
+                // Its input depends on what came first.
+                let first = order.lock().unwrap().first().copied().unwrap_or_default().to_owned();
+                cx.step("two", first, async |_: Step, first: String| Ok::<_, Error>(first)).await
+            };
+            let sleep = async {
+                cx.sleep("nap", "10s").await?;
+                order.lock().unwrap().push("nap");
+                Ok::<_, Error>(())
+            };
+            let (first, slept) = futures::join!(steps, sleep);
+            slept?;
+            first
+        }
+    })
+}
+
+#[test]
+fn w36_a_refused_fold_keeps_the_result_and_replays_the_body() {
+    let log = Log::default();
+    let mut rig = Rig::new(joined(&log));
+    rig.claim();
+    rig.exchange();
+    rig.attempt();
+    rig.turn();
+    assert!(report(&rig.out[0]).folded);
+    // The sleep ends before the report arrives.
+    rig.advance(10_000);
+    rig.fire();
+    rig.exchange();
+    assert_eq!(rig.metrics.folds_refused.get(), 1);
+    assert_eq!(rig.output::<String>(), "nap");
+    assert_eq!(log.count("one"), 1);
+    assert_eq!(
+        rig.words(),
+        ["started", "opened nap1", "fired nap1", "one1 1 ok", "two1 1 ok", "ended"]
+    );
+}
+
+#[test]
+fn w36_a_fold_that_holds_gives_the_other_order() {
+    let log = Log::default();
+    let mut rig = Rig::new(joined(&log));
+    assert_eq!(rig.output::<String>(), "one");
+    assert_eq!(rig.metrics.folds_refused.get(), 0);
+}
+
+/// The time that the body sees may not depend on whether it was folded.
+#[test]
+fn w36_the_bodys_time_is_the_same_folded_and_replayed() {
+    let registry = || {
+        Registry::new().workflow_fn("w", |cx: Workflow, (): ()| async move {
+            let mut times = Vec::new();
+            for at in 0..4u32 {
+                let micros = cx.now().duration_since(std::time::UNIX_EPOCH).unwrap().as_micros() as u64;
+                times.push(micros);
+                cx.step("look", micros, async |_: Step, micros: u64| Ok::<_, Error>(micros)).await?;
+                if at == 1 {
+                    cx.sleep("pause", "1h").await?;
+                }
+            }
+            Ok::<_, Error>(times)
+        })
+    };
+    let mut whole = Rig::new(registry());
+    let begin = whole.co.now.0 as u64;
+    whole.ran_for = 70;
+    let times: Vec<u64> = whole.output();
+    let since: Vec<u64> = times.iter().map(|time| (time - begin) / 1000).collect();
+    assert_eq!(since[..2], [0, 70]);
+    assert!(since[2] >= 3_600_140 && since[3] == since[2] + 70, "{since:?}");
+    for crash_after in 0..12 {
+        let mut rig = Rig::new(registry());
+        for _ in 0..crash_after {
+            rig.move_on();
+        }
+        rig.crash(false);
+        rig.run();
+        assert_eq!(rig.parked(), None, "{crash_after}");
+        rig.output::<Vec<u64>>();
+    }
+}
+
+#[test]
+fn w36_a_fold_whose_answer_was_lost_is_read_from_the_journal() {
+    let mut rig = Rig::new(seq(3));
+    rig.claim();
+    rig.exchange();
+    rig.attempt();
+    rig.turn();
+    rig.flush();
+    rig.inbox.clear();
+    rig.advance(1000);
+    rig.exchange();
+    assert_eq!(rig.output::<u64>(), 3);
+    assert_eq!(rig.words().len(), 5);
+}

@@ -1,0 +1,123 @@
+//! Changed code against a recorded journal.
+
+use everstep_engine::What;
+use everstep_protocol::journal::ParkCode;
+use everstep_sdk::{Error, Registry, Retry, Step, Workflow};
+
+use crate::rig::Rig;
+
+/// One step of this name and input, then an hour's sleep.
+fn one(name: &'static str, input: u32, fails: bool) -> Registry {
+    Registry::new().workflow_fn("w", move |cx: Workflow, (): ()| async move {
+        let value = cx
+            .step(name, input, move |step: Step, input: u32| async move {
+                if fails && step.attempt() == 1 { Err(Error::failed("first")) } else { Ok(input) }
+            })
+            .retry(Retry::constant("1h").limit(3))
+            .await?;
+        cx.sleep("nap", "1h").await?;
+        Ok::<_, Error>(value)
+    })
+}
+
+fn until_waiting(rig: &mut Rig) {
+    rig.claim();
+    rig.exchange();
+    rig.attempt();
+    rig.exchange();
+    assert!(rig.hosted.is_none(), "it waits");
+}
+
+#[test]
+fn p41_a_mismatch_parks_with_the_entry_and_the_call_and_retry_goes_on() {
+    let mut rig = Rig::new(one("a", 1, false));
+    until_waiting(&mut rig);
+    rig.registry = one("b", 1, false);
+    rig.run();
+    let parked = rig.parked().unwrap();
+    assert_eq!(parked.code, ParkCode::JournalMismatch);
+    assert!(parked.message.contains("entry 2 (attempted)") && parked.message.contains("step \"a\" #1"), "{parked:?}");
+    rig.registry = one("a", 1, false);
+    rig.co.on(rig.uid, What::Retry { operation: "op".to_owned() });
+    assert_eq!(rig.output::<u32>(), 1);
+}
+
+#[test]
+fn p41_a_body_that_returns_too_early_is_a_mismatch() {
+    let mut rig = Rig::new(one("a", 1, false));
+    until_waiting(&mut rig);
+    rig.registry = Registry::new().workflow_fn("w", |_: Workflow, (): ()| async { Ok::<_, Error>(9) });
+    rig.run();
+    assert_eq!(rig.parked().unwrap().code, ParkCode::JournalMismatch);
+}
+
+#[test]
+fn p08_another_input_under_the_same_build_is_a_mismatch() {
+    let mut rig = Rig::new(one("a", 1, false));
+    until_waiting(&mut rig);
+    rig.registry = one("a", 2, false);
+    rig.run();
+    assert_eq!(rig.parked().unwrap().code, ParkCode::JournalMismatch);
+}
+
+#[test]
+fn p08_another_input_under_another_build_uses_the_recorded_output_and_is_counted() {
+    let mut rig = Rig::new(one("a", 1, false));
+    until_waiting(&mut rig);
+    rig.registry = one("a", 2, false);
+    rig.build = "b2".parse().unwrap();
+    assert_eq!(rig.output::<u32>(), 1);
+    assert_eq!(rig.metrics.drifted.get(), 1);
+}
+
+#[test]
+fn p08_attempts_without_an_outcome_and_another_input_are_parked() {
+    let mut rig = Rig::new(one("a", 1, true));
+    until_waiting(&mut rig);
+    rig.registry = one("a", 2, true);
+    rig.build = "b2".parse().unwrap();
+    rig.run();
+    assert_eq!(rig.parked().unwrap().code, ParkCode::InputChanged);
+}
+
+#[test]
+fn p08_the_first_attempt_pins_key_and_policy() {
+    let mut rig = Rig::new(one("a", 1, true));
+    rig.claim();
+    rig.exchange();
+    let first = rig.orders[0].info.clone();
+    rig.attempt();
+    rig.exchange();
+    // The new build gives the step another policy.
+    rig.registry = Registry::new().workflow_fn("w", |cx: Workflow, (): ()| async move {
+        let step = cx.step("a", 1, async |_: Step, input: u32| Ok::<_, Error>(input));
+        step.retry(Retry::none()).await
+    });
+    rig.build = "b2".parse().unwrap();
+    rig.wait();
+    rig.claim();
+    rig.exchange();
+    let second = rig.orders[0].info.clone();
+    assert_eq!((second.key, second.policy), (first.key, first.policy));
+    assert_eq!(second.attempt.0, 2);
+}
+
+#[test]
+fn p05_the_key_is_the_same_in_every_attempt_and_differs_by_count() {
+    let registry = Registry::new().workflow_fn("w", |cx: Workflow, (): ()| async move {
+        let key = async |step: Step, (): ()| Ok::<_, Error>(step.idempotency_key().to_owned());
+        let (one, two) = (cx.step("a", (), key).await?, cx.step("a", (), key).await?);
+        Ok::<_, Error>((one, two))
+    });
+    let (one, two) = Rig::new(registry).output::<(String, String)>();
+    assert_eq!((one.len(), two.len()), (64, 64));
+    assert_ne!(one, two);
+}
+
+#[test]
+fn an_unreadable_input_fails_the_instance_and_not_the_worker() {
+    let registry = Registry::new().workflow_fn("w", |_: Workflow, _: u32| async { Ok::<_, Error>(()) });
+    let mut rig = Rig::with_input(registry, "not a number");
+    rig.run();
+    assert_eq!(rig.words(), ["started", "ended"]);
+}

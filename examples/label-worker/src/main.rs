@@ -1,0 +1,40 @@
+//! A worker that serves no workflow: it prints labels for whoever calls the remote step `label` on the pool `labels`.
+//! A deployment of its own, scaled on its own; it shares no code with the workflows that call it.
+
+use clap::Parser;
+use everstep::{Error, Step};
+use serde::Deserialize;
+
+/// Prints labels for the remote steps of the pool `labels`.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// AMQP URL of the broker.
+    #[arg(long)]
+    amqp: String,
+    /// Step tasks that the broker may hand over before they are settled.
+    #[arg(long, default_value_t = 100)]
+    prefetch: u16,
+}
+
+#[derive(Debug, Deserialize)]
+struct Request {
+    order: String,
+    parcels: usize,
+}
+
+async fn label(step: Step, request: Request) -> Result<String, Error> {
+    Ok(format!("{}-{}-{}", request.order, request.parcels, &step.idempotency_key()[..8]))
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    tracing_subscriber::fmt().with_max_level(tracing_subscriber::filter::LevelFilter::ERROR).init();
+    everstep::fleet(arguments.amqp)
+        .function("label", label)
+        .pool("labels")
+        .settings(|settings| settings.prefetch = arguments.prefetch)
+        .run()
+        .await?;
+    Ok(())
+}

@@ -1,0 +1,222 @@
+-- All tables of the first version. Times are microseconds since 1970 in UTC, by this database's clock (rule W18).
+--
+-- Every per-instance table leads with the instance's internal id, a UUIDv7: inserts go to the right edge, and the tables
+-- can be hash-partitioned by it. There are no foreign keys and no triggers: the head's row lock protects the side rows.
+-- A text that people choose is compared by its bytes (COLLATE "C").
+
+CREATE FUNCTION everstep_clock() RETURNS bigint LANGUAGE sql VOLATILE AS
+$$ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint $$;
+
+-- One row. An operator raises the incarnation after restoring an older database.
+CREATE TABLE installation (
+    only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+    incarnation bigint NOT NULL CHECK (incarnation > 0)
+);
+INSERT INTO installation (incarnation) VALUES (1);
+
+-- The heads: one row an instance, locked by every decision. Immutable columns first, nothing that changes is indexed, so
+-- that updates stay heap-only (rule W24). What an open instance is doing follows from the side tables.
+CREATE TABLE instance (
+    id uuid PRIMARY KEY,
+    created_at bigint NOT NULL,
+    namespace text COLLATE "C" NOT NULL,
+    workflow text COLLATE "C" NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    epoch bigint NOT NULL CHECK (epoch >= 0),
+    position bigint NOT NULL CHECK (position > 0),
+    reports bigint NOT NULL CHECK (reports >= 0),
+    steps bigint NOT NULL CHECK (steps >= 0),
+    journal_bytes bigint NOT NULL,
+    run integer NOT NULL CHECK (run > 0),
+    generation integer NOT NULL CHECK (generation > 0),
+    waits integer NOT NULL CHECK (waits >= 0),
+    deaths integer NOT NULL CHECK (deaths >= 0),
+    status smallint NOT NULL CHECK (status BETWEEN 0 AND 3),
+    ended_at bigint,
+    CONSTRAINT ended_has_a_time CHECK ((status <> 0) = (ended_at IS NOT NULL)),
+    CONSTRAINT ended_waits_for_nothing CHECK (status = 0 OR waits = 0)
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000,
+        autovacuum_vacuum_cost_delay = 0);
+COMMENT ON COLUMN instance.status IS '0 open, 1 complete, 2 errored, 3 terminated';
+-- Lists of one workflow, newest first. All its columns are immutable. The id is in it as bytes, which order as the id does:
+-- while the table is small, the planner would else search this index for an id, and read all of it (rule W37).
+CREATE INDEX instance_by_workflow ON instance (namespace, workflow, uuid_send(id));
+
+-- What users call an instance.
+CREATE TABLE instance_name (
+    namespace text COLLATE "C" NOT NULL,
+    workflow text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    instance uuid NOT NULL,
+    fingerprint bytea NOT NULL CHECK (octet_length(fingerprint) = 32),
+    PRIMARY KEY (namespace, workflow, id)
+);
+
+-- Decisions on start messages, refusals too, kept for 7 days.
+CREATE TABLE message_decision (
+    decided_at bigint NOT NULL,
+    namespace text COLLATE "C" NOT NULL,
+    workflow text COLLATE "C" NOT NULL,
+    app_id text COLLATE "C" NOT NULL,
+    message_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    answer text COLLATE "C" NOT NULL,
+    PRIMARY KEY (namespace, workflow, app_id, message_id)
+);
+CREATE INDEX message_decision_by_time ON message_decision (decided_at);
+
+-- The journals: insert-only. `entry` is the fact as MessagePack without its payload, `payload` the JSON text that was
+-- taken out of it: a step's output, an input, the instance's output.
+CREATE TABLE journal (
+    instance uuid NOT NULL,
+    position bigint NOT NULL CHECK (position > 0),
+    at bigint NOT NULL,
+    run integer NOT NULL CHECK (run > 0),
+    kind smallint NOT NULL CHECK (kind BETWEEN 1 AND 99),
+    call bytea CHECK (octet_length(call) = 16),
+    entry bytea NOT NULL,
+    payload text,
+    PRIMARY KEY (instance, run, position)
+);
+COMMENT ON COLUMN journal.kind IS '1 started, 2 attempted, 3 opened, 4 fired, 5 lost, 6 parked, 7 retried, 8 ended';
+
+-- The side tables of open instances. `subject` is zero for the instance itself, else the hash of a remote step's call.
+
+-- Who holds what, for as long as the session lives (rule W5).
+CREATE TABLE lease (
+    instance uuid NOT NULL,
+    session uuid NOT NULL,
+    epoch bigint NOT NULL CHECK (epoch > 0),
+    subject bytea NOT NULL CHECK (octet_length(subject) = 16),
+    PRIMARY KEY (instance, subject)
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX lease_by_session ON lease (session);
+
+-- What is runnable and held by nobody. `queue` is the workflow of an instance, or the pool of a remote step.
+CREATE TABLE ready (
+    instance uuid NOT NULL,
+    ready_at bigint NOT NULL,
+    offered_at bigint,
+    subject bytea NOT NULL CHECK (octet_length(subject) = 16),
+    kind smallint NOT NULL CHECK (kind IN (1, 2)),
+    namespace text COLLATE "C" NOT NULL,
+    queue text COLLATE "C" NOT NULL,
+    PRIMARY KEY (instance, subject),
+    CONSTRAINT steps_have_a_call CHECK ((kind = 2) = (subject <> '\x00000000000000000000000000000000'))
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000,
+        autovacuum_vacuum_cost_delay = 0);
+COMMENT ON COLUMN ready.kind IS '1 run task of a workflow, 2 step task of a pool';
+-- Offers, oldest first. The mark of an offer is in no index, so that offering stays heap-only.
+CREATE INDEX ready_by_queue ON ready (namespace, queue, kind, ready_at);
+
+-- What will wake an instance (promise 5).
+CREATE TABLE wait (
+    instance uuid NOT NULL,
+    since bigint NOT NULL,
+    due_at bigint,
+    call_count integer NOT NULL,
+    kind smallint NOT NULL CHECK (kind BETWEEN 1 AND 99),
+    call_kind smallint NOT NULL CHECK (call_kind BETWEEN 1 AND 7),
+    call bytea NOT NULL CHECK (octet_length(call) = 16),
+    call_name text NOT NULL,
+    PRIMARY KEY (instance, call)
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
+COMMENT ON COLUMN wait.kind IS '1 sleep, 2 retry, 3 remote step';
+CREATE INDEX wait_by_due ON wait (due_at) WHERE due_at IS NOT NULL;
+
+-- Remote steps without an outcome (rule W39). `body` is MessagePack: call, position and what to run.
+CREATE TABLE remote_step (
+    instance uuid NOT NULL,
+    epoch bigint NOT NULL CHECK (epoch >= 0),
+    first_at bigint,
+    granted_at bigint,
+    attempt integer NOT NULL CHECK (attempt > 0),
+    call bytea NOT NULL CHECK (octet_length(call) = 16),
+    body bytea NOT NULL,
+    PRIMARY KEY (instance, call)
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
+
+-- Open questions of parked instances.
+CREATE TABLE attention (
+    instance uuid PRIMARY KEY,
+    since bigint NOT NULL,
+    code text COLLATE "C" NOT NULL,
+    message text NOT NULL
+);
+
+-- First answers of control operations (rule W4).
+CREATE TABLE operation (
+    instance uuid NOT NULL,
+    decided_at bigint NOT NULL,
+    operation text COLLATE "C" NOT NULL,
+    answer text COLLATE "C" NOT NULL,
+    PRIMARY KEY (instance, operation)
+);
+
+-- Lifecycle messages that the broker has not confirmed.
+CREATE TABLE outbox (
+    instance uuid NOT NULL,
+    created_at bigint NOT NULL,
+    run integer NOT NULL,
+    routing_key text NOT NULL,
+    message_id text NOT NULL,
+    body text NOT NULL,
+    PRIMARY KEY (instance, run)
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX outbox_by_time ON outbox (created_at);
+
+-- Worker processes. The time is kept here once for all that one holds (rule W5).
+CREATE TABLE session (
+    id uuid PRIMARY KEY,
+    opened_at bigint NOT NULL,
+    heard_at bigint NOT NULL,
+    ended_at bigint,
+    counts boolean,
+    slots bigint NOT NULL,
+    instances bigint NOT NULL,
+    namespace text COLLATE "C" NOT NULL,
+    build text NOT NULL,
+    inbox text NOT NULL,
+    host text NOT NULL,
+    workflows text[] COLLATE "C" NOT NULL,
+    pools text[] COLLATE "C" NOT NULL,
+    functions text[] COLLATE "C" NOT NULL,
+    CONSTRAINT ended_says_whether_it_counts CHECK ((ended_at IS NULL) = (counts IS NULL))
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
+CREATE INDEX session_live ON session (id) WHERE ended_at IS NULL;
+CREATE INDEX session_ended ON session (ended_at) WHERE ended_at IS NOT NULL;
+
+-- One row: since when the way of heartbeats has been open, and its own last beat (rule W8).
+CREATE TABLE session_clock (
+    only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+    last_beat_at bigint NOT NULL,
+    open_since bigint NOT NULL,
+    gap bigint NOT NULL,
+    coordinator uuid
+) WITH (fillfactor = 50);
+INSERT INTO session_clock (last_beat_at, open_since, gap) VALUES (0, 0, 0);
+
+-- Duties that one coordinator at a time has.
+CREATE TABLE duty (
+    name text COLLATE "C" PRIMARY KEY,
+    coordinator uuid NOT NULL,
+    until_at bigint NOT NULL
+) WITH (fillfactor = 50);
+
+-- Messages that can never be accepted, kept for 30 days (rule W17).
+CREATE TABLE rejected (
+    id uuid PRIMARY KEY,
+    at bigint NOT NULL,
+    body_bytes bigint NOT NULL,
+    namespace text COLLATE "C" NOT NULL,
+    workflow text COLLATE "C",
+    app_id text COLLATE "C",
+    message_id text COLLATE "C",
+    code text COLLATE "C" NOT NULL,
+    reason text NOT NULL,
+    headers text NOT NULL,
+    body bytea NOT NULL
+);
+CREATE UNIQUE INDEX rejected_once ON rejected (namespace, workflow, app_id, message_id) WHERE message_id IS NOT NULL;
+CREATE INDEX rejected_by_namespace ON rejected (namespace, at);
+CREATE INDEX rejected_by_time ON rejected (at);

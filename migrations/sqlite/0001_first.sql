@@ -1,0 +1,203 @@
+-- The embedded store's first schema. It mirrors migrations/postgres: the same tables, with UUIDs and call hashes as
+-- 16-byte blobs and times as microseconds since 1970. Every per-instance table leads with the instance's internal id.
+
+CREATE TABLE installation (
+    one         INTEGER NOT NULL PRIMARY KEY CHECK (one = 1),
+    incarnation INTEGER NOT NULL CHECK (incarnation >= 1),
+    -- The time of the last commit: the clock never goes behind it.
+    last_at     INTEGER NOT NULL
+) STRICT;
+
+INSERT INTO installation (one, incarnation, last_at) VALUES (1, 1, 0);
+
+CREATE TABLE instance (
+    uid           BLOB    NOT NULL PRIMARY KEY CHECK (length(uid) = 16),
+    namespace     TEXT    NOT NULL,
+    workflow      TEXT    NOT NULL,
+    id            TEXT    NOT NULL,
+    run           INTEGER NOT NULL CHECK (run >= 1),
+    generation    INTEGER NOT NULL CHECK (generation >= 1),
+    -- 0 open, 1 complete, 2 errored, 3 terminated.
+    status        INTEGER NOT NULL CHECK (status BETWEEN 0 AND 3),
+    epoch         INTEGER NOT NULL CHECK (epoch >= 0),
+    position      INTEGER NOT NULL CHECK (position >= 0),
+    reports       INTEGER NOT NULL,
+    waits         INTEGER NOT NULL,
+    steps         INTEGER NOT NULL,
+    journal_bytes INTEGER NOT NULL,
+    deaths        INTEGER NOT NULL,
+    created_at    INTEGER NOT NULL,
+    ended_at      INTEGER,
+    CHECK ((status <> 0) = (ended_at IS NOT NULL))
+) STRICT, WITHOUT ROWID;
+
+-- What is open, and what went wrong: both stay small, so that lists of them do not walk all that is complete.
+CREATE INDEX instance_open ON instance (uid) WHERE status = 0;
+CREATE INDEX instance_failed ON instance (status, uid) WHERE status > 1;
+
+CREATE TABLE instance_name (
+    namespace   TEXT NOT NULL,
+    workflow    TEXT NOT NULL,
+    id          TEXT NOT NULL,
+    uid         BLOB NOT NULL,
+    fingerprint BLOB NOT NULL CHECK (length(fingerprint) = 32),
+    PRIMARY KEY (namespace, workflow, id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE message_decision (
+    namespace  TEXT    NOT NULL,
+    workflow   TEXT    NOT NULL,
+    app_id     TEXT    NOT NULL,
+    message_id TEXT    NOT NULL,
+    at         INTEGER NOT NULL,
+    id         TEXT    NOT NULL,
+    answer     TEXT    NOT NULL,
+    PRIMARY KEY (namespace, workflow, app_id, message_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX message_decision_at ON message_decision (at);
+
+CREATE TABLE journal (
+    uid      BLOB    NOT NULL,
+    run      INTEGER NOT NULL,
+    position INTEGER NOT NULL CHECK (position >= 1),
+    kind     INTEGER NOT NULL,
+    call     BLOB,
+    at       INTEGER NOT NULL,
+    -- MessagePack of the fact without its main payload, which is JSON text of its own.
+    entry    BLOB    NOT NULL,
+    payload  TEXT,
+    PRIMARY KEY (uid, run, position)
+) STRICT, WITHOUT ROWID;
+
+-- `subject` is 16 zero bytes for the instance itself, otherwise the hash of a remote step's call.
+CREATE TABLE lease (
+    uid     BLOB    NOT NULL,
+    subject BLOB    NOT NULL CHECK (length(subject) = 16),
+    session BLOB    NOT NULL,
+    epoch   INTEGER NOT NULL CHECK (epoch >= 1),
+    PRIMARY KEY (uid, subject)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX lease_session ON lease (session);
+
+CREATE TABLE ready (
+    uid        BLOB    NOT NULL,
+    subject    BLOB    NOT NULL CHECK (length(subject) = 16),
+    namespace  TEXT    NOT NULL,
+    workflow   TEXT    NOT NULL,
+    -- Set for a remote step.
+    pool       TEXT,
+    ready_at   INTEGER NOT NULL,
+    offered_at INTEGER,
+    PRIMARY KEY (uid, subject)
+) STRICT, WITHOUT ROWID;
+
+-- Not offered (null) and offered long ago are each one range, oldest first in the former.
+CREATE INDEX ready_run ON ready (namespace, workflow, offered_at, ready_at) WHERE pool IS NULL;
+CREATE INDEX ready_step ON ready (namespace, pool, offered_at, ready_at) WHERE pool IS NOT NULL;
+
+CREATE TABLE wait (
+    uid        BLOB    NOT NULL,
+    call       BLOB    NOT NULL CHECK (length(call) = 16),
+    -- 1 sleep, 2 retry, 3 remote step.
+    kind       INTEGER NOT NULL CHECK (kind BETWEEN 1 AND 3),
+    since      INTEGER NOT NULL,
+    -- Null where something other than time ends it.
+    due_at     INTEGER,
+    call_kind  TEXT    NOT NULL,
+    call_name  TEXT    NOT NULL,
+    call_count INTEGER NOT NULL,
+    PRIMARY KEY (uid, call)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX wait_due ON wait (due_at) WHERE due_at IS NOT NULL;
+
+CREATE TABLE remote_step (
+    uid          BLOB    NOT NULL,
+    call         BLOB    NOT NULL CHECK (length(call) = 16),
+    call_kind    TEXT    NOT NULL,
+    call_name    TEXT    NOT NULL,
+    call_count   INTEGER NOT NULL,
+    called_after INTEGER NOT NULL,
+    attempt      INTEGER NOT NULL CHECK (attempt >= 1),
+    epoch        INTEGER NOT NULL CHECK (epoch >= 0),
+    first_at     INTEGER,
+    granted_at   INTEGER,
+    -- MessagePack: pool, function, input, key, policy.
+    remote       BLOB    NOT NULL,
+    PRIMARY KEY (uid, call)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE attention (
+    uid     BLOB    NOT NULL PRIMARY KEY,
+    at      INTEGER NOT NULL,
+    code    TEXT    NOT NULL,
+    message TEXT    NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE operation (
+    uid       BLOB    NOT NULL,
+    operation TEXT    NOT NULL,
+    at        INTEGER NOT NULL,
+    answer    TEXT    NOT NULL,
+    PRIMARY KEY (uid, operation)
+) STRICT, WITHOUT ROWID;
+
+-- Rows live from an instance's end until the broker has confirmed the message.
+CREATE TABLE outbox (
+    uid         BLOB    NOT NULL,
+    run         INTEGER NOT NULL,
+    at          INTEGER NOT NULL,
+    routing_key TEXT    NOT NULL,
+    message_id  TEXT    NOT NULL,
+    body        TEXT    NOT NULL,
+    PRIMARY KEY (uid, run)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE session (
+    session   BLOB    NOT NULL PRIMARY KEY CHECK (length(session) = 16),
+    inbox     TEXT    NOT NULL,
+    opened_at INTEGER NOT NULL,
+    heard_at  INTEGER NOT NULL,
+    ended_at  INTEGER,
+    -- Whether the loss of its leases counts as an attempt; known once it has ended.
+    counts    INTEGER CHECK (counts IN (0, 1)),
+    -- MessagePack of how it presented itself.
+    open      BLOB    NOT NULL,
+    CHECK ((ended_at IS NULL) = (counts IS NULL))
+) STRICT, WITHOUT ROWID;
+
+-- How long the way of heartbeats has been open without a gap (rule W8).
+CREATE TABLE session_clock (
+    one          INTEGER NOT NULL PRIMARY KEY CHECK (one = 1),
+    open_since   INTEGER NOT NULL,
+    last_beat_at INTEGER NOT NULL,
+    gap          INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE duty (
+    name        TEXT    NOT NULL PRIMARY KEY,
+    coordinator BLOB    NOT NULL,
+    until_at    INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE rejected (
+    number     INTEGER NOT NULL PRIMARY KEY,
+    at         INTEGER NOT NULL,
+    namespace  TEXT    NOT NULL,
+    -- Together set if the message has an id and names a workflow.
+    workflow   TEXT,
+    app_id     TEXT,
+    message_id TEXT,
+    code       TEXT    NOT NULL,
+    reason     TEXT    NOT NULL,
+    headers    TEXT    NOT NULL,
+    body_bytes INTEGER NOT NULL,
+    body       BLOB    NOT NULL,
+    CHECK ((message_id IS NULL) = (workflow IS NULL) AND (message_id IS NULL) = (app_id IS NULL))
+) STRICT;
+
+CREATE UNIQUE INDEX rejected_message ON rejected (namespace, workflow, app_id, message_id)
+    WHERE message_id IS NOT NULL;
+CREATE INDEX rejected_namespace ON rejected (namespace, number);
