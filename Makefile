@@ -75,9 +75,8 @@ services-down: ## Stop what services-up started; the data stays
 
 .PHONY: settings
 settings: ## Write the page of all settings from the code that reads them
-	mkdir -p docs
-	cargo run -q $(LOCKED) -p everstep-cli --bin everstep -- settings > docs/settings.md.new
-	mv docs/settings.md.new docs/settings.md
+	cargo run -q $(LOCKED) -p everstep-cli --bin everstep -- settings --reference > docs/reference/settings.md.new
+	mv docs/reference/settings.md.new docs/reference/settings.md
 
 .PHONY: clean
 clean: ## Remove what cargo built

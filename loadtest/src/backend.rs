@@ -97,10 +97,7 @@ impl Backend {
     pub(crate) async fn store(&self) -> Result<Arc<dyn Store>> {
         match self {
             Self::Fleet(fleet) => {
-                let settings = postgres::PostgresSettings {
-                    url: fleet.installation.postgres.clone(),
-                    ..postgres::PostgresSettings::default()
-                };
+                let settings = postgres::PostgresSettings::new(fleet.installation.postgres.clone());
                 Ok(Arc::new(postgres::PostgresStore::connect(settings).await?))
             }
             Self::Embedded { everstep, .. } => {

@@ -36,7 +36,7 @@ impl Role {
 
 /// Runs until SIGTERM, then says how many messages it received and sent.
 async fn coordinator(postgres: String, amqp: String) -> anyhow::Result<()> {
-    let store = PostgresStore::connect(PostgresSettings { url: postgres, ..PostgresSettings::default() }).await?;
+    let store = PostgresStore::connect(PostgresSettings::new(postgres)).await?;
     let broker: Arc<dyn Broker> = Arc::new(AmqpBroker::connect(AmqpSettings::new(amqp, "bench coordinator")));
     let coordinator = Coordinator::new(Arc::new(store), Arc::clone(&broker), Settings::default()).await?;
     let handle = coordinator.handle();

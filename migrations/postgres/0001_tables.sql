@@ -119,7 +119,8 @@ CREATE TABLE wait (
     call_kind smallint NOT NULL CHECK (call_kind BETWEEN 1 AND 7),
     call bytea NOT NULL CHECK (octet_length(call) = 16),
     call_name text NOT NULL,
-    PRIMARY KEY (instance, call)
+    PRIMARY KEY (instance, call),
+    CONSTRAINT only_remote_steps_wait_for_no_time CHECK (due_at IS NOT NULL OR kind = 3)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
 COMMENT ON COLUMN wait.kind IS '1 sleep, 2 retry, 3 remote step';
 CREATE INDEX wait_by_due ON wait (due_at) WHERE due_at IS NOT NULL;

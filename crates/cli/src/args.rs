@@ -31,13 +31,32 @@ pub struct Cli {
 #[derive(Clone, Debug, Args)]
 pub struct Global {
     /// Where the HTTP API is
-    #[arg(long, global = true, env = "EVERSTEP_URL", hide_env_values = true, default_value = "http://127.0.0.1:7070")]
+    #[arg(
+        long,
+        global = true,
+        env = "EVERSTEP_URL",
+        hide_env_values = true,
+        default_value = "http://127.0.0.1:7070"
+    )]
     pub url: String,
     /// The namespace
-    #[arg(long, global = true, env = "EVERSTEP_NAMESPACE", hide_env_values = true, default_value = "default")]
+    #[arg(
+        long,
+        global = true,
+        env = "EVERSTEP_NAMESPACE",
+        hide_env_values = true,
+        default_value = "default"
+    )]
     pub namespace: Namespace,
     /// How to print
-    #[arg(long, global = true, env = "EVERSTEP_OUTPUT", hide_env_values = true, value_enum, default_value = "table")]
+    #[arg(
+        long,
+        global = true,
+        env = "EVERSTEP_OUTPUT",
+        hide_env_values = true,
+        value_enum,
+        default_value = "table"
+    )]
     pub output: Format,
     /// A file of settings in TOML; environment variables go before it
     #[arg(long, global = true, env = "EVERSTEP_CONFIG", hide_env_values = true, value_name = "FILE")]

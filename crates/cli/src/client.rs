@@ -75,7 +75,12 @@ impl Client {
     }
 
     /// Starts an instance. Repeating it with the same id makes no second one.
-    pub async fn start(&self, workflow: &WorkflowName, id: &InstanceId, input: &RawValue) -> Result<Answer, Failure> {
+    pub async fn start(
+        &self,
+        workflow: &WorkflowName,
+        id: &InstanceId,
+        input: &RawValue,
+    ) -> Result<Answer, Failure> {
         let url = self.url(&["workflows", workflow.as_str(), "instances"]);
         let request = self.json(Method::POST, url, &StartBody { id, input })?;
         let advice = format!("with --id {id} trying again is safe: it makes no second instance");
@@ -88,7 +93,12 @@ impl Client {
     }
 
     /// A page of an instance's journal.
-    pub async fn journal(&self, workflow: &WorkflowName, id: &InstanceId, after: u64) -> Result<Answer, Failure> {
+    pub async fn journal(
+        &self,
+        workflow: &WorkflowName,
+        id: &InstanceId,
+        after: u64,
+    ) -> Result<Answer, Failure> {
         let mut url = self.url(&["workflows", workflow.as_str(), "instances", id.as_str(), "journal"]);
         url.query_pairs_mut().append_pair("after", &after.to_string()).append_pair("limit", "1000");
         self.get(url).await
@@ -159,7 +169,8 @@ impl Client {
         let unreachable = |error: &reqwest::Error| Failure::Unreachable {
             url: self.base.to_string(),
             reason: innermost(error),
-            advice: if error.is_connect() { "nothing was sent, trying again is safe" } else { advice }.to_owned(),
+            advice: if error.is_connect() { "nothing was sent, trying again is safe" } else { advice }
+                .to_owned(),
         };
         let response = request.send().await.map_err(|error| unreachable(&error))?;
         let status = response.status();
@@ -169,7 +180,10 @@ impl Client {
         }
         match serde_json::from_str::<Problem>(&text) {
             Ok(problem) if !problem.code.is_empty() => Err(Failure::Problem(Box::new(problem))),
-            _ => Err(Failure::Other(anyhow::anyhow!("{} answered {status}; is it an everstep coordinator?", self.base))),
+            _ => Err(Failure::Other(anyhow::anyhow!(
+                "{} answered {status}; is it an everstep coordinator?",
+                self.base
+            ))),
         }
     }
 }

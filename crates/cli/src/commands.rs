@@ -42,8 +42,13 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
     }
 }
 
-fn settings_for(global: &Global, role: Role, flags: Vec<(&'static str, String)>) -> Result<Settings, Failure> {
-    let settings = Settings::load(&Sources::of_process(global.config.clone(), flags)).map_err(Failure::Settings)?;
+fn settings_for(
+    global: &Global,
+    role: Role,
+    flags: Vec<(&'static str, String)>,
+) -> Result<Settings, Failure> {
+    let settings =
+        Settings::load(&Sources::of_process(global.config.clone(), flags)).map_err(Failure::Settings)?;
     let problems = settings.validate_for(role);
     if problems.is_empty() { Ok(settings) } else { Err(Failure::Settings(problems)) }
 }
@@ -60,7 +65,11 @@ impl Asking {
     }
 
     /// Prints an answer: as it is for programs, through `table` for people.
-    fn print(&self, answer: &Answer, table: impl FnOnce(&str) -> Result<String, Failure>) -> Result<(), Failure> {
+    fn print(
+        &self,
+        answer: &Answer,
+        table: impl FnOnce(&str) -> Result<String, Failure>,
+    ) -> Result<(), Failure> {
         match self.format {
             Format::Json => print(&format!("{}\n", answer.text)),
             Format::Table => print(&table(&answer.text)?),

@@ -74,11 +74,15 @@ impl Failure {
             Self::Usage(message) => line("error", message),
             Self::Settings(problems) => {
                 line("error", "the settings cannot be used");
-                problems.iter().for_each(|problem| line("  problem", problem));
+                for problem in problems {
+                    line("  problem", problem);
+                }
             }
             Self::Problem(problem) => {
                 line("error", &problem.detail);
-                problem.hint.iter().for_each(|hint| line("  hint", hint));
+                if let Some(hint) = &problem.hint {
+                    line("  hint", hint);
+                }
                 line("  code", &problem.code);
                 if problem.retry_safe {
                     line("  retry", "trying again is safe");
@@ -87,11 +91,16 @@ impl Failure {
             Self::Unreachable { url, reason, advice } => {
                 line("error", &format!("no answer from {url}: {reason}"));
                 line("  retry", advice);
-                line("  hint", "is the coordinator running there? `everstep dev` starts one; --url names another");
+                line(
+                    "  hint",
+                    "is the coordinator running there? `everstep dev` starts one; --url names another",
+                );
             }
             Self::NotComplete { instance, status, why } => {
                 line("error", &format!("instance {instance} has ended {status}, not complete"));
-                why.iter().for_each(|why| line("  why", why));
+                if let Some(why) = why {
+                    line("  why", why);
+                }
             }
             Self::Other(error) => line("error", &format!("{error:#}")),
         }

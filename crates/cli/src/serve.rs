@@ -1,5 +1,6 @@
 //! The commands that open a store: `migrate`, `coordinator`, `dev`.
 
+mod example;
 mod stop;
 
 use std::{path::Path, sync::Arc};
@@ -69,30 +70,28 @@ async fn embedded(settings: &Settings, data: &Path) -> anyhow::Result<()> {
     let listener = bind(settings).await?;
     let file = data.join("dev.db");
     let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&file)?);
+    let payments = example::payments(data).await?;
     let broker = MemoryBroker::new();
-    let worker = Worker::new(
-        everstep_examples::registry(),
-        Arc::new(broker.connection()),
-        worker_settings(settings),
-    )?;
+    let registry = everstep_examples::registry();
+    let worker = Worker::new(registry, Arc::new(broker.connection()), worker_settings(settings)?)?;
     let coordinator = Coordinator::new(store, Arc::new(broker.clone()), settings.coordinator.clone()).await?;
     tracing::info!(data = %file.display(), "everything runs in this process, on an embedded store");
     let outcome = run(listener, coordinator, Some(worker), Stop::on_signal()?).await;
     broker.close().await;
-    outcome
+    outcome.and(payments.stop().await)
 }
 
-fn worker_settings(settings: &Settings) -> everstep_worker::Settings {
-    everstep_worker::Settings {
+fn worker_settings(settings: &Settings) -> anyhow::Result<everstep_worker::Settings> {
+    Ok(everstep_worker::Settings {
         namespace: settings.coordinator.namespaces.first().cloned().unwrap_or_default(),
         build: settings.worker.build.clone(),
-        pools: settings.worker.pools.clone(),
+        pools: example::pools(&settings.worker.pools)?,
         slots: settings.worker.slots,
         instances: settings.worker.instances,
         report_queues: settings.coordinator.report_queues,
         shutdown_grace: settings.worker.grace(),
         ..everstep_worker::Settings::default()
-    }
+    })
 }
 
 /// Before anything else is opened: a port in use is the likeliest mistake.
@@ -117,12 +116,11 @@ async fn run(
         outcome.context("the HTTP API has failed")
     };
     let work = async {
-        let outcome = match worker {
-            Some(worker) => worker.run(stop.begun()).await.context("the worker has failed"),
-            None => {
-                stop.begun().await;
-                Ok(())
-            }
+        let outcome = if let Some(worker) = worker {
+            worker.run(stop.begun()).await.context("the worker has failed")
+        } else {
+            stop.begun().await;
+            Ok(())
         };
         stop.finish();
         outcome

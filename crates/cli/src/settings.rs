@@ -63,10 +63,15 @@ impl Settings {
     pub fn validate_for(&self, role: Role) -> Vec<String> {
         let mut problems = Vec::new();
         if matches!(role, Role::Migrate | Role::Coordinator) && self.postgres.url.is_empty() {
-            problems.push("postgres.url is not set; set EVERSTEP_POSTGRES__URL, or url under [postgres] in the file".to_owned());
+            problems.push(
+                "postgres.url is not set; set EVERSTEP_POSTGRES__URL, or url under [postgres] in the file"
+                    .to_owned(),
+            );
         }
         if role == Role::Coordinator && self.amqp.url.is_empty() {
-            problems.push("amqp.url is not set; set EVERSTEP_AMQP__URL, or url under [amqp] in the file".to_owned());
+            problems.push(
+                "amqp.url is not set; set EVERSTEP_AMQP__URL, or url under [amqp] in the file".to_owned(),
+            );
         }
         problems.extend(self.postgres.validate());
         problems.extend(self.amqp.validate());

@@ -154,10 +154,12 @@ fn reason(reason: &Reason) -> String {
     if let Some(message) = &reason.message {
         return message.clone();
     }
-    let what = reason.call.as_ref().map_or_else(
-        || reason.kind.clone(),
-        |of| if of.kind == reason.kind { call(of) } else { format!("{} of {}", reason.kind, call(of)) },
-    );
+    let what = match &reason.call {
+        None => reason.kind.clone(),
+        Some(of) if of.kind == reason.kind => call(of),
+        Some(of) if reason.kind == "remote_step" => format!("remote {}", call(of)),
+        Some(of) => format!("{} of {}", reason.kind, call(of)),
+    };
     reason.until.as_ref().map_or_else(|| what.clone(), |until| format!("{what} until {until}"))
 }
 

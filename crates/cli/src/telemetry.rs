@@ -1,5 +1,7 @@
 //! Logs and traces of this process.
 
+use std::io::IsTerminal;
+
 use anyhow::Context;
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_otlp::{SpanExporter, WithExportConfig};
@@ -20,16 +22,21 @@ pub struct Telemetry {
 
 /// Begins to log on standard error, and to send traces if an endpoint is set. Once in a process, on a Tokio runtime.
 pub fn start(log: &Log, otlp: &Otlp) -> anyhow::Result<Telemetry> {
-    let filter = EnvFilter::builder().parse(format!("{QUIET},{}", log.level)).context("log.level is refused")?;
+    let filter =
+        EnvFilter::builder().parse(format!("{QUIET},{}", log.level)).context("log.level is refused")?;
     let lines: Box<dyn Layer<Registry> + Send + Sync> = match log.format {
-        LogFormat::Text => tracing_subscriber::fmt::layer().with_writer(std::io::stderr).boxed(),
+        LogFormat::Text => tracing_subscriber::fmt::layer()
+            .with_writer(std::io::stderr)
+            .with_ansi(std::io::stderr().is_terminal())
+            .boxed(),
         LogFormat::Json => tracing_subscriber::fmt::layer().json().with_writer(std::io::stderr).boxed(),
     };
     let traces = match &otlp.endpoint {
         Some(endpoint) => Some(exporter(endpoint.reveal())?),
         None => None,
     };
-    let spans = traces.as_ref().map(|traces| tracing_opentelemetry::layer().with_tracer(traces.tracer("everstep")));
+    let spans =
+        traces.as_ref().map(|traces| tracing_opentelemetry::layer().with_tracer(traces.tracer("everstep")));
     tracing_subscriber::registry()
         .with(lines)
         .with(spans)

@@ -18,10 +18,16 @@ const ASK_LAST: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Waits until the instance has ended, with a spinner on standard error if that is a terminal.
-pub async fn until_ended(client: &Client, workflow: &WorkflowName, id: &InstanceId) -> Result<Answer, Failure> {
+pub async fn until_ended(
+    client: &Client,
+    workflow: &WorkflowName,
+    id: &InstanceId,
+) -> Result<Answer, Failure> {
     // Draws nothing unless standard error is a terminal.
     let bar = ProgressBar::new_spinner();
-    bar.set_style(ProgressStyle::with_template("{spinner} {msg} {elapsed}").expect("the template is constant"));
+    bar.set_style(
+        ProgressStyle::with_template("{spinner} {msg} {elapsed}").expect("the template is constant"),
+    );
     bar.enable_steady_tick(Duration::from_millis(100));
     let outcome = ask(client, workflow, id, &bar).await;
     bar.finish_and_clear();

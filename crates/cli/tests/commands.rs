@@ -18,7 +18,10 @@ fn instance(status: &str, more: &str) -> String {
 fn waiting() -> String {
     let wait = r#"{"kind":"sleep","call":{"kind":"sleep","name":"cooling off","count":1},"since":"2026-01-02T03:04:06.000000Z","until":"2026-01-02T04:04:06.000000Z"}"#;
     let retry = r#"{"kind":"retry","call":{"kind":"step","name":"email","count":2},"since":"2026-01-02T03:04:07.000000Z","until":"2026-01-02T05:04:06.000000Z"}"#;
-    instance("waiting", &format!(r#""reason":{wait},"waits":[{wait},{retry}],"waits_open":3,"ended_at":null"#))
+    instance(
+        "waiting",
+        &format!(r#""reason":{wait},"waits":[{wait},{retry}],"waits_open":3,"ended_at":null"#),
+    )
 }
 
 fn complete() -> String {
@@ -75,7 +78,10 @@ fn start_reads_its_input_from_a_file_or_standard_input() {
     let route = "POST /v1/default/workflows/fulfil/instances";
     let rig = || one(route, 201, instance("queued", ""));
     let start = |input| ["start", "fulfil", "--id", "o-1", "--input", input];
-    assert_snapshot!("start_input_file", rig().file("order.json", "{\n  \"n\": 1\n}\n").run(&start("@order.json")));
+    assert_snapshot!(
+        "start_input_file",
+        rig().file("order.json", "{\n  \"n\": 1\n}\n").run(&start("@order.json"))
+    );
     assert_snapshot!("start_input_standard", rig().input("[1, 2]").run(&start("-")));
     assert_snapshot!("start_input_missing_file", rig().run(&start("@nothing.json")));
     assert_snapshot!("start_input_no_json", rig().run(&start("{\"a\": }")));
@@ -99,7 +105,8 @@ fn start_waits_for_the_end() {
     assert_snapshot!("wait_complete", rig(complete()).run(&args));
     assert_snapshot!("wait_complete_json", rig(complete()).run(&[&args[..], &["--output", "json"]].concat()));
     assert_snapshot!("wait_errored", rig(errored()).run(&args));
-    let terminated = r#""ended_at":"2026-01-02T03:05:00.000000Z","termination":{"reason":"no longer wanted"}"#;
+    let terminated =
+        r#""ended_at":"2026-01-02T03:05:00.000000Z","termination":{"reason":"no longer wanted"}"#;
     assert_snapshot!("wait_terminated", rig(instance("terminated", terminated)).run(&args));
 }
 
@@ -136,7 +143,10 @@ fn an_instance_is_shown() {
     let args = ["instances", "get", "fulfil", "o-1"];
     assert_snapshot!("get_waiting", one(route, 200, waiting()).run(&args));
     assert_snapshot!("get_complete", one(route, 200, complete()).run(&args));
-    assert_snapshot!("get_json", one(route, 200, complete()).run(&[&args[..], &["--output", "json"]].concat()));
+    assert_snapshot!(
+        "get_json",
+        one(route, 200, complete()).run(&[&args[..], &["--output", "json"]].concat())
+    );
     let attention = r#""attention":{"code":"poison","message":"3 holders died\u001b[2J","since":"2026-01-02T03:04:06.000000Z"},"holder":{"session":"s","build":"b1","host":"h"},"ended_at":null"#;
     assert_snapshot!("get_attention", one(route, 200, instance("attention", attention)).run(&args));
     let missing = problem(404, "not_found", "there is no instance o-1 of workflow fulfil in default", false);
@@ -161,7 +171,8 @@ fn a_journal_is_shown_with_all_its_pages() {
 fn instances_are_operated() {
     let args = ["instances", "terminate", "fulfil", "o-1", "--reason", "no longer wanted"];
     let route = "POST /v1/default/workflows/fulfil/instances/o-1/terminate";
-    let terminated = r#""ended_at":"2026-01-02T03:05:00.000000Z","termination":{"reason":"no longer wanted"}"#;
+    let terminated =
+        r#""ended_at":"2026-01-02T03:05:00.000000Z","termination":{"reason":"no longer wanted"}"#;
     let rig = one(route, 200, instance("terminated", terminated));
     assert_snapshot!("terminate", rig.run(&args));
     assert_snapshot!("terminate_json", rig.run(&[&args[..], &["--output", "json"]].concat()));
@@ -193,11 +204,16 @@ fn settings_are_printed_with_masked_secrets() {
         .set("EVERSTEP_CONFIG", "everstep.toml")
         .set("EVERSTEP_AMQP__URL", "amqp://u:s3cret@mq/%2f")
         .set("EVERSTEP_POSTGRES__POOL_MAX", "4");
-    for (name, args) in [("settings", &["settings"][..]), ("settings_json", &["settings", "--output", "json"])] {
+    for (name, args) in
+        [("settings", &["settings"][..]), ("settings_json", &["settings", "--output", "json"])]
+    {
         let told = rig.run(args);
         assert!(!told.contains("s3cret"), "{told}");
         // What follows is the parts' own and listed in docs/reference/settings.md.
-        assert_snapshot!(name, told.split("[coordinator]").next().unwrap().split(",\"coordinator\"").next().unwrap());
+        assert_snapshot!(
+            name,
+            told.split("[coordinator]").next().unwrap().split(",\"coordinator\"").next().unwrap()
+        );
     }
 }
 
@@ -212,7 +228,11 @@ fn settings_that_cannot_be_used_are_all_named() {
     let missing = Rig::new(Vec::new());
     assert_snapshot!("coordinator_without_urls", missing.run(&["coordinator"]));
     assert_snapshot!("migrate_without_url", missing.run(&["migrate"]));
-    assert_snapshot!("config_missing", missing.run(&["migrate", "--config", "nothing.toml"]).replace(missing.dir(), "[DIR]"));
-    let open = Rig::new(Vec::new()).set("EVERSTEP_COORDINATOR__HEARTBEAT", "0").set("EVERSTEP_WORKER__SLOTS", "0");
+    assert_snapshot!(
+        "config_missing",
+        missing.run(&["migrate", "--config", "nothing.toml"]).replace(missing.dir(), "[DIR]")
+    );
+    let open =
+        Rig::new(Vec::new()).set("EVERSTEP_COORDINATOR__HEARTBEAT", "0").set("EVERSTEP_WORKER__SLOTS", "0");
     assert_snapshot!("dev_all_problems", open.run(&["dev", "--listen", "0.0.0.0:7070"]));
 }

@@ -21,7 +21,11 @@ fn without_sources_there_are_defaults_and_they_are_good() {
 fn flags_win_over_the_environment_and_that_over_the_file() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("everstep.toml");
-    std::fs::write(&file, "[postgres]\npool_max = 1\n[coordinator]\nwindow = 1\nbatch = 1\n[http]\nlisten = \"127.0.0.1:1\"\n").unwrap();
+    std::fs::write(
+        &file,
+        "[postgres]\npool_max = 1\n[coordinator]\nwindow = 1\nbatch = 1\n[http]\nlisten = \"127.0.0.1:1\"\n",
+    )
+    .unwrap();
     let sources = Sources {
         file: Some(file),
         flags: vec![("http.listen", "127.0.0.1:3".to_owned())],
@@ -35,7 +39,10 @@ fn flags_win_over_the_environment_and_that_over_the_file() {
         ])
     };
     let settings = Settings::load(&sources).unwrap();
-    assert_eq!((settings.postgres.pool_max, settings.coordinator.window, settings.coordinator.batch), (1, 2, 1));
+    assert_eq!(
+        (settings.postgres.pool_max, settings.coordinator.window, settings.coordinator.batch),
+        (1, 2, 1)
+    );
     assert_eq!(settings.http.listen.port(), 3);
     assert_eq!(settings.coordinator.namespaces.len(), 2);
     assert_eq!(settings.coordinator.limits.steps, 7);
@@ -44,7 +51,11 @@ fn flags_win_over_the_environment_and_that_over_the_file() {
 
 #[test]
 fn every_unknown_variable_is_named() {
-    let sources = environment(&[("EVERSTEP_FOO", "1"), ("EVERSTEP_POSTGRES__URI", "x"), ("EVERSTEP_TEST_AMQP_URL", "x")]);
+    let sources = environment(&[
+        ("EVERSTEP_FOO", "1"),
+        ("EVERSTEP_POSTGRES__URI", "x"),
+        ("EVERSTEP_TEST_AMQP_URL", "x"),
+    ]);
     let problems = Settings::load(&sources).unwrap_err();
     assert_eq!(problems.len(), 2, "{problems:?}");
     assert!(problems[0].contains("EVERSTEP_FOO"), "{problems:?}");
@@ -68,7 +79,9 @@ fn all_problems_come_together() {
         ("EVERSTEP_AMQP__URL", "http://mq"),
     ]);
     let problems = Settings::load(&sources).unwrap().validate();
-    for part in ["postgres.pool_max", "coordinator.window", "http.listen", "log.level", "otlp.endpoint", "amqp.url"] {
+    for part in
+        ["postgres.pool_max", "coordinator.window", "http.listen", "log.level", "otlp.endpoint", "amqp.url"]
+    {
         assert!(problems.iter().any(|problem| problem.contains(part)), "{part}: {problems:?}");
     }
 }
@@ -77,6 +90,7 @@ fn all_problems_come_together() {
 fn the_reference_page_is_up_to_date() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/settings.md");
     let committed = std::fs::read_to_string(path).unwrap_or_default();
-    let advice = "write it anew: cargo run -p everstep-cli -- settings --reference > docs/reference/settings.md";
+    let advice =
+        "write it anew: cargo run -p everstep-cli -- settings --reference > docs/reference/settings.md";
     assert!(committed == reference::page(), "docs/reference/settings.md differs from the types; {advice}");
 }

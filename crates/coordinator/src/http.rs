@@ -1,11 +1,11 @@
 //! The HTTP API: what people and programs outside the fleet ask of a coordinator, and what it answers.
 //!
 //! It translates and decides nothing: names are checked by their newtypes, work goes to the loop through [`Handle`], views
-//! come from the store. Its JSON shapes ([`view`], [`journal`]) are its own, apart from the stored types, so that a change
-//! of the store never changes the API by accident. Every refusal is one `match` in [`problem`].
+//! come from the store. Its JSON shapes (`view`, `journal`) are its own, apart from the stored types, so that a change
+//! of the store never changes the API by accident. Every refusal is one `match` in `problem`.
 //!
 //! There is no access control yet, hence only loopback is served ([`check_listen`]) and requests that a browser was
-//! tricked into sending are refused ([`guard`]).
+//! tricked into sending are refused (`guard`).
 //!
 //! | route | |
 //! | --- | --- |
@@ -29,8 +29,7 @@ mod problem;
 mod rejected;
 mod view;
 
-use std::io;
-use std::net::SocketAddr;
+use std::{future::IntoFuture, io, net::SocketAddr, time::Duration};
 
 use axum::{
     Router,
@@ -38,10 +37,14 @@ use axum::{
     middleware,
     routing::{get, post},
 };
+use futures::FutureExt;
 use tokio::net::TcpListener;
 use tower_http::{limit::RequestBodyLimitLayer, trace::TraceLayer};
 
 use crate::Handle;
+
+/// How long requests under way may take after the stop: longer than a decision is waited for.
+const GRACE: Duration = Duration::from_secs(12);
 
 /// An address that is not served. Trying it again gives the same answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -56,7 +59,7 @@ pub fn check_listen(addr: SocketAddr) -> Result<(), ListenError> {
     if addr.ip().to_canonical().is_loopback() { Ok(()) } else { Err(ListenError(addr)) }
 }
 
-/// Serves the API until `stop` is done and the requests under way are answered.
+/// Serves the API until `stop` is done and the requests under way are answered, or too late.
 ///
 /// Errors: the listener is not on loopback ([`ListenError`]), or it fails.
 pub async fn serve(
@@ -67,7 +70,21 @@ pub async fn serve(
     let addr = listener.local_addr()?;
     check_listen(addr).map_err(|error| io::Error::new(io::ErrorKind::PermissionDenied, error))?;
     tracing::info!(%addr, "serving HTTP");
-    axum::serve(listener, router(handle)).with_graceful_shutdown(stop).await
+    let stop = stop.shared();
+    let late = {
+        let stop = stop.clone();
+        async move {
+            stop.await;
+            tokio::time::sleep(GRACE).await;
+        }
+    };
+    tokio::select! {
+        outcome = axum::serve(listener, router(handle)).with_graceful_shutdown(stop).into_future() => outcome,
+        () = late => {
+            tracing::warn!("some HTTP requests did not end in time and are cut off");
+            Ok(())
+        }
+    }
 }
 
 /// All routes.

@@ -1,7 +1,7 @@
 //! The coordinator: a stateless process, any number of replicas, that owns nothing but the next transaction.
 //!
 //! One visible loop ([`Coordinator::run`]) gathers inputs while a commit is under way, and turns each batch into one
-//! transaction: lock and load the heads, decide in the engine, write, commit, send, settle ([`turn`]). Around it stand
+//! transaction: lock and load the heads, decide in the engine, write, commit, send, settle (`turn.rs`). Around it stand
 //! small services of one shape: a settings value, a `run` that ends with the stop signal, one thing that each does.
 //!
 //! | service | what it does | how often | who |

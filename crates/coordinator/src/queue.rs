@@ -48,10 +48,6 @@ impl Queue {
         }
     }
 
-    pub(crate) fn is_idle(&self) -> bool {
-        self.running == 0 && self.waiting.is_empty() && self.alone.is_empty()
-    }
-
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.len() + self.alone.len()
     }

@@ -226,7 +226,7 @@ fn settle(
         drop(reply.send(told));
     }
     if let (Answer::Conflict(_), Input::Start(start)) = (&answer, input)
-        && start.message.is_some()
+        && debt.message.is_some()
     {
         return conflict(shared, start, debt.message);
     }

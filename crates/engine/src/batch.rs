@@ -148,8 +148,12 @@ impl Batch {
 
     fn start(&mut self, start: &Start, room: &mut Room) -> Decided {
         let earlier = start.message.as_ref().and_then(|key| self.loaded.messages.get(key));
-        let existing = self.loaded.names.get(&start.name);
-        match admit(start, earlier, existing, self.loaded.now) {
+        // An earlier input of the batch may have ended it.
+        let existing = self.loaded.names.get(&start.name).map(|existing| Existing {
+            status: self.loaded.heads.get(&existing.uid).map_or(existing.status, |head| head.status),
+            ..existing.clone()
+        });
+        match admit(start, earlier, existing.as_ref(), self.loaded.now) {
             Admission::Known(decided) => {
                 self.remember(start, &decided);
                 decided
@@ -168,6 +172,7 @@ impl Batch {
         let existing =
             Existing { uid: head.uid, fingerprint: start.fingerprint, status: head.status };
         self.loaded.names.insert(start.name.clone(), existing);
+        self.loaded.heads.insert(head.uid, head.clone());
         self.fold.create(&head, &start.name, start.fingerprint);
         let place = room.take(&head.namespace, &head.workflow);
         let decision = runnable(head.clone(), entry, place);
@@ -291,7 +296,9 @@ fn broken(head: &Head, now: Timestamp) -> Decision {
         code: ParkCode::Broken,
         message: "a decision about this instance failed; this is a bug of the engine".to_owned(),
     };
-    let entry = Entry { position: after.position, at: now, fact: Fact::Parked(parked.clone()) };
+    let fact = Fact::Parked(parked.clone());
+    after.journal_bytes = after.journal_bytes.saturating_add(fact.payload_bytes());
+    let entry = Entry { position: after.position, at: now, fact };
     Decision {
         head: Some(after),
         entries: vec![entry],

@@ -337,7 +337,8 @@ impl Made {
     fn retry(&mut self, retry_at: Timestamp, now: Timestamp) {
         self.state = match self.asked {
             Asked::Remote(_) => State::Waiting,
-            Asked::Step(_) | Asked::Sleep if !self.losses.is_empty() => State::Told,
+            // The next of its losses is to be charged first; who was told that already is not told again.
+            Asked::Step(_) | Asked::Sleep if !self.losses.is_empty() => self.state,
             Asked::Step(_) | Asked::Sleep if retry_at <= now => State::Ready,
             Asked::Step(_) | Asked::Sleep => State::Retrying,
         };

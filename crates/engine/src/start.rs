@@ -114,7 +114,7 @@ pub fn admit(start: &Start, earlier: Option<&Decided>, existing: Option<&Existin
     let fact =
         Fact::Started(Started { input: start.input.clone(), seed: start.seed, generation: Generation(1) });
     head.position = head.position.next();
-    head.journal_bytes = start.input.len() as u64;
+    head.journal_bytes = fact.payload_bytes();
     let entry = Entry { position: head.position, at: now, fact };
     Admission::Created(Box::new(head), Box::new(entry))
 }

@@ -1,12 +1,9 @@
 //! Proves what is peculiar to batches: held heads (rule W19), a panicking decision (W20), order and one write a row (W21),
-//! one row for a step that succeeds at once (W24). Not: equality with single batches; see batch_property.rs.
+//! one row for a step that succeeds at once (W24). Not: equality with single batches; see `batch_property.rs`.
 
 mod support;
 
-use everstep_engine::{
-    Answer, Effect, What,
-    batch::Verdict,
-};
+use everstep_engine::{Answer, Effect, What, batch::Verdict};
 use everstep_protocol::{
     Epoch,
     journal::{Fact, ParkCode},
@@ -19,7 +16,8 @@ fn w19_an_input_whose_head_is_locked_elsewhere_is_held() {
     let mut store = Store::held();
     store.elsewhere.insert(uid(1));
     let (_, report) = store.next_report(|report| report.results = vec![end(&step("a"), 1, ok())]);
-    let out = store.batch(&[on(uid(1), reported(S1, report.clone())), on(uid(1), What::Claim { session: S1 })]);
+    let out =
+        store.batch(&[on(uid(1), reported(S1, report.clone())), on(uid(1), What::Claim { session: S1 })]);
     assert_eq!(out.verdicts, [Verdict::Held, Verdict::Held]);
     assert!(out.writes.is_empty() && out.effects.is_empty());
     store.elsewhere.clear();
@@ -64,7 +62,8 @@ fn w19_an_instance_that_does_not_exist_is_not_found() {
 fn w19_a_report_of_an_unknown_instance_is_told_so() {
     let mut store = Store::default();
     let out = store.batch(&[on(uid(9), reported(S1, report(uid(9), 3, 1, 1)))]);
-    let [Effect::Item(S1, CoordinatorItem::Fence { epoch: Epoch(3), why: FenceReason::Unknown, .. })] = &out.effects[..]
+    let [Effect::Item(S1, CoordinatorItem::Fence { epoch: Epoch(3), why: FenceReason::Unknown, .. })] =
+        &out.effects[..]
     else {
         panic!("{:?}", out.effects)
     };
@@ -99,6 +98,7 @@ fn w20_rows_that_the_store_refuses_park_the_instance() {
 
 #[test]
 fn w21_inputs_of_one_head_are_decided_in_order() {
+    use Answer::{Done, Fenced, Granted, NotGranted, Taken};
     let mut store = Store::started();
     let (claim, other) = (What::Claim { session: S1 }, What::Claim { session: S2 });
     let mut first = report(uid(1), 1, 1, 1);
@@ -113,7 +113,6 @@ fn w21_inputs_of_one_head_are_decided_in_order() {
         on(uid(1), lease_ended(S3, true)),
         on(uid(1), other),
     ]);
-    use Answer::{Done, Fenced, Granted, NotGranted, Taken};
     assert_eq!(out.answers(), [Granted, NotGranted, Done, Granted, Taken, Fenced, Done, Granted]);
     assert_eq!((out.writes.heads.len(), out.writes.leases.len()), (1, 1));
     assert_eq!(store.lease().map(|lease| (lease.session, lease.epoch)), Some((S2, Epoch(3))));

@@ -33,7 +33,14 @@ fn open_states() -> Vec<Store> {
     };
     let mut ready = with_waits(Then::Continue);
     ready.tell(What::GiveBack { session: S1, epoch: Epoch(1) });
-    vec![Store::started(), Store::held(), with_waits(Then::Continue), ready, with_waits(Then::Suspend), with_waits(Then::Park(parked()))]
+    vec![
+        Store::started(),
+        Store::held(),
+        with_waits(Then::Continue),
+        ready,
+        with_waits(Then::Suspend),
+        with_waits(Then::Park(parked())),
+    ]
 }
 
 #[test]
@@ -48,14 +55,18 @@ fn p30_terminate_ends_from_every_open_state() {
             .effects
             .iter()
             .filter_map(|effect| match effect {
-                Effect::Item(session, CoordinatorItem::Fence { epoch, why, .. }) => Some((*session, *epoch, *why)),
+                Effect::Item(session, CoordinatorItem::Fence { epoch, why, .. }) => {
+                    Some((*session, *epoch, *why))
+                }
                 _ => None,
             })
             .collect();
         let expected: Vec<_> =
             lease.iter().map(|lease| (lease.session, lease.epoch, FenceReason::Terminated)).collect();
         assert_eq!(fences, expected, "the holder gets the cancel signal");
-        let Fact::Ended(End::Terminated { reason: Some(reason) }) = &out.writes.journal[0].entry.fact else { panic!() };
+        let Fact::Ended(End::Terminated { reason: Some(reason) }) = &out.writes.journal[0].entry.fact else {
+            panic!()
+        };
         assert_eq!(reason, "ann: no longer wanted");
         assert_eq!(out.writes.outbox[0].routing_key(), "default.fulfil.terminated");
     }
@@ -93,7 +104,8 @@ fn p30_late_reports_are_refused_with_terminated() {
     let out = store.batch(&[on(uid(1), terminate("t")), on(uid(1), reported(S1, late.clone()))]);
     assert_eq!(out.answers(), [Answer::Done, Answer::Fenced]);
     let out = store.tell(reported(S1, late));
-    let [Effect::Item(S1, CoordinatorItem::Fence { why: FenceReason::Terminated, .. })] = &out.effects[..] else {
+    let [Effect::Item(S1, CoordinatorItem::Fence { why: FenceReason::Terminated, .. })] = &out.effects[..]
+    else {
         panic!("{:?}", out.effects)
     };
     assert_eq!(store.words(), ["started", "ended"]);
@@ -129,7 +141,8 @@ fn w04_an_operation_repeated_gets_its_first_answer() {
 #[test]
 fn w04_an_operation_twice_in_one_batch_is_done_once() {
     let mut store = Store::held();
-    let out = store.batch(&[on(uid(1), terminate("t")), on(uid(1), terminate("t")), on(uid(1), terminate("u"))]);
+    let out =
+        store.batch(&[on(uid(1), terminate("t")), on(uid(1), terminate("t")), on(uid(1), terminate("u"))]);
     assert_eq!(out.answers(), [Answer::Done, Answer::Done, Answer::Refused(Status::Terminated)]);
     assert_eq!(out.writes.operations.len(), 2);
 }

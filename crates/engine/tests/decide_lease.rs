@@ -73,9 +73,14 @@ fn w07_only_the_holder_gives_back_only_its_own_lease() {
 #[test]
 fn w07_claim_and_give_back_in_one_batch_leave_it_ready() {
     let mut store = Store::started();
-    let out = store.batch(&[on(uid(1), claim(S1)), on(uid(1), What::GiveBack { session: S1, epoch: Epoch(1) })]);
+    let out =
+        store.batch(&[on(uid(1), claim(S1)), on(uid(1), What::GiveBack { session: S1, epoch: Epoch(1) })]);
     assert_eq!(out.answers(), [Answer::Granted, Answer::Done]);
     assert_eq!((store.state(), store.head().epoch), ("ready", Epoch(1)));
+    assert!(
+        out.writes.leases.is_empty() && out.writes.lease_deletes.is_empty(),
+        "a lease within a batch is no row"
+    );
 }
 
 #[test]
@@ -143,7 +148,9 @@ fn w11_progress_resets_the_count() {
     let mut store = Store::started();
     die(&mut store, S1);
     store.tell(claim(S1));
-    store.report(|report| report.opened = vec![open(&sleep("s"), OpenWait::Sleep(everstep_protocol::Millis(9)))]);
+    store.report(|report| {
+        report.opened = vec![open(&sleep("s"), OpenWait::Sleep(everstep_protocol::Millis(9)))];
+    });
     assert_eq!(store.head().deaths, 0);
 }
 

@@ -17,8 +17,12 @@ fn positions(store: &Store) -> Vec<u64> {
 #[test]
 fn w01_entries_are_dense_over_many_decisions() {
     let mut store = Store::held();
-    store.report(|report| report.results = vec![end(&step("a"), 1, ok()), end(&step("b"), 1, failed(Some(9)))]);
-    store.report(|report| report.opened = vec![open(&sleep("s"), OpenWait::Sleep(everstep_protocol::Millis(0)))]);
+    store.report(|report| {
+        report.results = vec![end(&step("a"), 1, ok()), end(&step("b"), 1, failed(Some(9)))];
+    });
+    store.report(|report| {
+        report.opened = vec![open(&sleep("s"), OpenWait::Sleep(everstep_protocol::Millis(0)))];
+    });
     store.tell(lease_ended(S1, true));
     store.tell(What::Terminate { operation: "o".to_owned(), reason: None });
     assert_eq!(positions(&store), [1, 2, 3, 4, 5, 6, 7]);
@@ -28,7 +32,9 @@ fn w01_entries_are_dense_over_many_decisions() {
 #[test]
 fn w01_inputs_of_one_head_in_one_batch_follow_each_other() {
     let mut store = Store::held();
-    store.report(|report| report.opened = vec![open(&sleep("s"), OpenWait::Sleep(everstep_protocol::Millis(10)))]);
+    store.report(|report| {
+        report.opened = vec![open(&sleep("s"), OpenWait::Sleep(everstep_protocol::Millis(10)))];
+    });
     store.pass(10);
     let (_, first) = store.next_report(|report| report.results = vec![end(&step("a"), 1, ok())]);
     let mut second = report(uid(1), 1, first.number + 1, first.seen.0);
@@ -82,7 +88,8 @@ fn w02_an_older_epoch_is_fenced() {
     let out = store.tell(reported(S1, late));
     assert_eq!(out.answer(), Answer::Fenced);
     assert!(out.writes.is_empty());
-    let [Effect::Item(S1, CoordinatorItem::Fence { epoch: Epoch(1), why: FenceReason::Stale, .. })] = &out.effects[..]
+    let [Effect::Item(S1, CoordinatorItem::Fence { epoch: Epoch(1), why: FenceReason::Stale, .. })] =
+        &out.effects[..]
     else {
         panic!("{:?}", out.effects)
     };
@@ -116,7 +123,9 @@ fn w02_a_newer_epoch_is_set_aside_and_never_answered() {
 fn w02_a_remote_step_from_the_future_is_set_aside() {
     let mut store = Store::held();
     let call = step("img");
-    store.report(|report| report.opened = vec![open(&call, OpenWait::Remote(remote(everstep_protocol::Policy::default())))]);
+    store.report(|report| {
+        report.opened = vec![open(&call, OpenWait::Remote(remote(everstep_protocol::Policy::default())))];
+    });
     store.tell(What::StepClaim { session: S2, call: call.hash() });
     let out = store.tell(step_reported(S2, &call, 2, ok()));
     assert_eq!((out.answer(), out.sent()), (Answer::FromTheFuture, vec![]));
@@ -154,5 +163,8 @@ fn w02_reports_are_counted_from_1_in_each_lease() {
     store.tell(What::GiveBack { session: S1, epoch: Epoch(1) });
     store.tell(What::Claim { session: S2 });
     assert_eq!(store.head().reports, 0);
-    assert_eq!(store.report(|report| report.results = vec![end(&step("b"), 1, ok())]).taken(), [Taken::Whole]);
+    assert_eq!(
+        store.report(|report| report.results = vec![end(&step("b"), 1, ok())]).taken(),
+        [Taken::Whole]
+    );
 }

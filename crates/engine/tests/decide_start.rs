@@ -52,7 +52,8 @@ fn p27_ids_are_apart_by_workflow_and_namespace() {
 
 #[test]
 fn p27_two_starts_of_one_name_in_one_batch() {
-    let (answers, store) = batch(vec![start(1, "i", 1), start(2, "i", 1), start(3, "i", 2), start(4, "j", 1)]);
+    let (answers, store) =
+        batch(vec![start(1, "i", 1), start(2, "i", 1), start(3, "i", 2), start(4, "j", 1)]);
     let open = Status::Open;
     assert_eq!(answers, [Answer::Created, Answer::Exists(open), Answer::Conflict(open), Answer::Created]);
     assert_eq!(store.tables.names.len(), 2);
@@ -70,9 +71,7 @@ fn p27_a_message_keeps_its_first_decision() {
         let name = if id == "created" { "new" } else { "i" };
         let first = with_message(start(10 + u128::from(input), name, input), id);
         assert_eq!(store.start(first).answer(), answer);
-        let redelivered = with_message(start(20 + u128::from(input), "quite another id", 5), id);
-        let mut redelivered = redelivered;
-        redelivered.name = named("another");
+        let redelivered = with_message(start(20 + u128::from(input), "another", 5), id);
         assert_eq!(store.start(redelivered).answer(), answer, "{id}");
     }
     assert_eq!(store.tables.heads.len(), 2);
@@ -98,7 +97,8 @@ fn p27_two_messages_for_one_instance_are_both_kept() {
 #[test]
 fn p27_a_start_after_an_end_in_one_batch_sees_the_end() {
     let mut store = Store::held();
-    let (_, fin) = store.next_report(|report| report.then = Then::End(everstep_protocol::journal::End::Errored(error("x"))));
+    let (_, fin) = store
+        .next_report(|report| report.then = Then::End(everstep_protocol::journal::End::Errored(error("x"))));
     let out = store.batch(&[on(uid(1), reported(S1, fin)), Input::Start(Box::new(start(2, "i", 1)))]);
     assert_eq!(out.answers(), [Answer::Taken, Answer::Exists(Status::Errored)]);
 }

@@ -80,7 +80,8 @@ fn w03_newer_entries_in_the_same_batch_keep_the_lease() {
     store.report(|report| report.opened = vec![nap(10)]);
     store.pass(10);
     let (_, suspend) = store.next_report(|report| report.then = Then::Suspend);
-    let out = store.batch(&[on(uid(1), What::Due { call: sleep("nap").hash() }), on(uid(1), reported(S1, suspend))]);
+    let out = store
+        .batch(&[on(uid(1), What::Due { call: sleep("nap").hash() }), on(uid(1), reported(S1, suspend))]);
     assert_eq!((out.taken(), store.state()), (vec![Taken::Kept], "held"));
 }
 
@@ -90,7 +91,8 @@ fn w03_a_wake_after_the_suspend_in_the_same_batch_makes_it_ready() {
     store.report(|report| report.opened = vec![nap(10)]);
     store.pass(10);
     let (_, suspend) = store.next_report(|report| report.then = Then::Suspend);
-    let out = store.batch(&[on(uid(1), reported(S1, suspend)), on(uid(1), What::Due { call: sleep("nap").hash() })]);
+    let out = store
+        .batch(&[on(uid(1), reported(S1, suspend)), on(uid(1), What::Due { call: sleep("nap").hash() })]);
     assert_eq!((out.taken(), store.state(), out.sent()), (vec![Taken::Whole], "ready", vec!["ack", "offer"]));
 }
 
@@ -178,7 +180,11 @@ fn p20_a_wake_up_is_never_early() {
     assert!(out.answer() == Answer::Nothing && out.writes.is_empty());
     store.now = Timestamp(NOW.0 + 10_000);
     assert_eq!(store.tell(What::Due { call: sleep("nap").hash() }).entries(), ["fired"]);
-    assert_eq!(store.tell(What::Due { call: sleep("nap").hash() }).answer(), Answer::Nothing, "gone means nothing to do");
+    assert_eq!(
+        store.tell(What::Due { call: sleep("nap").hash() }).answer(),
+        Answer::Nothing,
+        "gone means nothing to do"
+    );
 }
 
 #[test]
@@ -227,14 +233,18 @@ fn w36_a_fold_on_an_output_that_is_too_large_here_is_refused() {
         report.then = Then::End(End::Complete(json("1")));
         report.folded = true;
     });
-    assert_eq!((out.taken(), out.entries(), store.state()), (vec![Taken::Results], vec!["attempted"], "held"));
+    assert_eq!(
+        (out.taken(), out.entries(), store.state()),
+        (vec![Taken::Results], vec!["attempted"], "held")
+    );
 }
 
 #[test]
 fn w03_a_body_that_ends_takes_its_own_waits_with_it() {
     let change = |report: &mut Report| {
         report.results = vec![end(&step("a"), 1, failed(Some(10))), end(&step("b"), 1, ok())];
-        report.opened = vec![nap(10), open(&step("img"), OpenWait::Remote(remote(everstep_protocol::Policy::default())))];
+        report.opened =
+            vec![nap(10), open(&step("img"), OpenWait::Remote(remote(everstep_protocol::Policy::default())))];
         report.then = Then::End(End::Complete(json("1")));
     };
     check(change, Taken::Whole, &["attempted", "attempted", "opened", "opened", "ended"], "ended");

@@ -80,8 +80,8 @@ const fn main_mut(fact: &mut Fact) -> Option<&mut Payload> {
 #[cfg(test)]
 mod tests {
     use everstep_protocol::{
-        Attempt, Call, CallKind, CallName, Failure, FailureKind, Fingerprint, FunctionName, Generation, Millis,
-        Policy, Pool, Position, SessionId, StepKey, Timestamp,
+        Attempt, Call, CallKind, CallName, Failure, FailureKind, Fingerprint, FunctionName, Generation,
+        Millis, Policy, Pool, Position, SessionId, StepKey, Timestamp,
         journal::{Attempted, Lost, Opened, ParkCode, Parked, Remote, Started},
     };
 
@@ -127,8 +127,11 @@ mod tests {
             ..Failure::new(FailureKind::TimedOut, "too slow")
         };
         let text = Payload::from_text(r#"{"b":"\u0000","a":[null,1e3]}"#).unwrap();
-        let started =
-            Started { input: text.clone(), seed: std::array::from_fn(|i| i as u8), generation: Generation(2) };
+        let started = Started {
+            input: text.clone(),
+            seed: std::array::from_fn(|i| i as u8),
+            generation: Generation(2),
+        };
         let opened = |wait| Fact::Opened(Opened { call: call(), called_after: Position(9), wait });
         let facts = [
             (Fact::Started(started), true),

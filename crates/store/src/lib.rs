@@ -133,7 +133,7 @@ pub trait Sessions: Send + Sync + std::fmt::Debug + 'static {
     /// Leases, at most `limit`, that ended sessions still hold, with the session, its slots and build, and whether the loss counts.
     async fn orphans(&self, limit: u32) -> Result<Vec<Orphan>, Error>;
 
-    /// Ends all sessions at once, uncounted: for an embedded store that was just opened (rule W13).
+    /// Ends all sessions at once, as lost with their process: for an embedded store that was just opened (rules W11, W13).
     async fn end_all_sessions(&self) -> Result<(), Error>;
 }
 

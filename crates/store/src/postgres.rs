@@ -30,7 +30,9 @@ mod write;
 use std::{str::FromStr, time::Duration};
 
 use async_trait::async_trait;
-use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime, Timeouts};
+use deadpool_postgres::{
+    Hook, HookError, Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime, Timeouts,
+};
 use everstep_engine::{rows::Needs, start::NameKey};
 use everstep_protocol::{Incarnation, InstanceUid, journal::Entry};
 use tokio_postgres::{Config, NoTls};
@@ -117,7 +119,8 @@ impl PostgresStore {
     pub async fn connect(settings: PostgresSettings) -> Result<Self, Error> {
         let manager = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let manager = Manager::from_config(settings.config()?, NoTls, manager);
-        let unbuilt = |error: deadpool_postgres::BuildError| Error::new(ErrorKind::Refused, CONNECTING, error);
+        let unbuilt =
+            |error: deadpool_postgres::BuildError| Error::new(ErrorKind::Refused, CONNECTING, error);
         let timeouts = Timeouts {
             wait: Some(settings.wait_timeout),
             create: Some(settings.connect_timeout),
@@ -149,7 +152,8 @@ impl Instances for PostgresStore {
         const DOING: &str = "reading the incarnation";
         let client = self.client(DOING).await?;
         let row = client.query_one("SELECT incarnation FROM installation", &[]).await;
-        let incarnation: i64 = row.and_then(|row| row.try_get(0)).map_err(|error| Fault::from(error).into_error(DOING))?;
+        let incarnation: i64 =
+            row.and_then(|row| row.try_get(0)).map_err(|error| Fault::from(error).into_error(DOING))?;
         Ok(Incarnation(incarnation as u64))
     }
 

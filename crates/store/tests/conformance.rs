@@ -4,6 +4,8 @@
 //! Proves: rows come back exactly as they were decided, side rows follow their heads, and a transaction is all or nothing.
 //! Not: what is decided (the engine's tests), how fast, and what happens when a server dies.
 
+#![allow(clippy::unwrap_used, reason = "a test fails where it is surprised")]
+
 mod conformance {
     pub(crate) mod fixture;
     pub(crate) mod journals;

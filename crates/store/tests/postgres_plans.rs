@@ -51,7 +51,11 @@ async fn check_all(client: &Client, when: &str, problems: &mut Vec<String>) {
         let count = "SELECT cardinality(parameter_types) FROM pg_prepared_statements WHERE name = 'hot'";
         let count: i32 = client.query_one(count, &[]).await.expect("it is there").get(0);
         let nulls = vec!["NULL"; count as usize].join(", ");
-        let explain = if count == 0 { "EXPLAIN EXECUTE hot".to_owned() } else { format!("EXPLAIN EXECUTE hot({nulls})") };
+        let explain = if count == 0 {
+            "EXPLAIN EXECUTE hot".to_owned()
+        } else {
+            format!("EXPLAIN EXECUTE hot({nulls})")
+        };
         let plan = client.query(&explain, &[]).await.expect("it is planned");
         let plan: Vec<String> = plan.iter().map(|row| row.get(0)).collect();
         for problem in read_whole(&plan) {
@@ -76,9 +80,9 @@ fn read_whole(plan: &[String]) -> Vec<String> {
         } else if line.contains("Index Scan") || line.contains("Index Only Scan") {
             let leading = LEADING.iter().find(|(index, _)| line.contains(&format!(" {index} ")));
             let searched = |column: &str| {
-                conditions.iter().any(|line| {
-                    line.starts_with("Index Cond:") && line.contains(&format!("({column} "))
-                })
+                conditions
+                    .iter()
+                    .any(|line| line.starts_with("Index Cond:") && line.contains(&format!("({column} ")))
             };
             let keyed = match leading {
                 Some((_, column)) => searched(column),

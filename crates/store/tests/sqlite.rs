@@ -16,8 +16,8 @@ use everstep_engine::{
     start::{NameKey, Start},
 };
 use everstep_protocol::{
-    Attempt, BuildName, Call, CallKind, CoordinatorId, Epoch, Fingerprint, InstanceUid, Millis, Namespace, Payload,
-    Policy, Position, Run, SessionId, StepKey, WorkflowName,
+    Attempt, BuildName, Call, CallKind, CoordinatorId, Epoch, Fingerprint, InstanceUid, Millis, Namespace,
+    Payload, Policy, Position, Run, SessionId, StepKey, WorkflowName,
     journal::{End, Entry},
     message::{AttemptEnd, AttemptOutcome, Open, OpenSession, OpenWait, Report, Then},
 };
@@ -44,7 +44,17 @@ fn start(id: &str) -> (InstanceUid, Input) {
     let uid = InstanceUid::generate();
     let input = Payload::from_text(r#"{"n":1}"#).unwrap();
     let fingerprint = Fingerprint::of(&input).unwrap();
-    (uid, Input::Start(Box::new(Start { uid, name: name(id), input, fingerprint, seed: [7; 32], message: None })))
+    (
+        uid,
+        Input::Start(Box::new(Start {
+            uid,
+            name: name(id),
+            input,
+            fingerprint,
+            seed: [7; 32],
+            message: None,
+        })),
+    )
 }
 
 fn on(instance: InstanceUid, what: What) -> Input {
@@ -157,6 +167,7 @@ async fn an_instance_lives_and_ends() {
     assert_eq!(status(&store, "a").await, StatusWord::Running);
 
     let mut first = report(uid, 1, 1, 1, Then::Suspend);
+    first.folded = true;
     first.results.push(success(uid, "Prüfung", 1));
     let sleep = call(CallKind::Sleep, "nap");
     first.opened.push(Open {
@@ -188,10 +199,12 @@ async fn an_instance_lives_and_ends() {
 
     assert_eq!(batch(&store, vec![on(uid, What::Claim { session: me })]).await, [Answer::Granted]);
     let end = End::Complete(Payload::from_text("\"done\"").unwrap());
-    let what = What::Report { session: me, build: build(), report: report(uid, 2, 2, 4, Then::End(end.clone())) };
+    let what =
+        What::Report { session: me, build: build(), report: report(uid, 2, 2, 4, Then::End(end.clone())) };
     let answers = batch(&store, vec![on(uid, what)]).await;
     assert_eq!(answers, [Answer::Nothing], "numbers begin anew with each lease");
-    let what = What::Report { session: me, build: build(), report: report(uid, 2, 1, 4, Then::End(end.clone())) };
+    let what =
+        What::Report { session: me, build: build(), report: report(uid, 2, 1, 4, Then::End(end.clone())) };
     assert_eq!(batch(&store, vec![on(uid, what)]).await, [Answer::Taken]);
 
     let seen = store.instance(&name("a")).await.unwrap().unwrap();
@@ -331,7 +344,8 @@ async fn a_conflict_rolls_back_its_batch_alone() {
         });
         store.transact(Needs::default(), decide)
     };
-    let (a, b, c, again) = tokio::join!(blind(start("a")), blind(start("b")), blind(start("c")), blind(start("b")));
+    let (a, b, c, again) =
+        tokio::join!(blind(start("a")), blind(start("b")), blind(start("c")), blind(start("b")));
     a.unwrap();
     b.unwrap();
     c.unwrap();
@@ -360,9 +374,12 @@ async fn pages_by_status() {
         assert_eq!(batch(&store, vec![terminate(*uid)]).await, [Answer::Done]);
         assert_eq!(batch(&store, vec![terminate(*uid)]).await, [Answer::Done], "the first answer is kept");
     }
-    for (status, count) in
-        [(StatusWord::Running, 3), (StatusWord::Terminated, 2), (StatusWord::Queued, 4), (StatusWord::Complete, 0)]
-    {
+    for (status, count) in [
+        (StatusWord::Running, 3),
+        (StatusWord::Terminated, 2),
+        (StatusWord::Queued, 4),
+        (StatusWord::Complete, 0),
+    ] {
         let filter = Filter { status: Some(status), workflow: Some(workflow()), ..Filter::default() };
         let page = store.instances(&filter, None, 100).await.unwrap();
         assert_eq!(page.rows.len(), count, "{status:?}");

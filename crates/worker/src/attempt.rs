@@ -4,7 +4,7 @@
 //! go even then is written off after the grace (rule W34): its outcome is reported, its slot stays taken until it goes.
 
 use std::{
-    collections::{BTreeSet, HashMap, VecDeque},
+    collections::{BTreeSet, HashMap, HashSet, VecDeque},
     panic::AssertUnwindSafe,
     sync::Arc,
     time::{Duration, Instant},
@@ -61,6 +61,8 @@ pub(crate) struct Attempts {
     paused: bool,
     next: u64,
     queue: VecDeque<(Owner, Order)>,
+    /// Owners in the queue whose attempts are not wanted any more.
+    unwanted: HashSet<Owner>,
     running: HashMap<AttemptId, Running>,
     by_owner: HashMap<Owner, AttemptId>,
     due: BTreeSet<(Instant, AttemptId)>,
@@ -107,6 +109,7 @@ impl Attempts {
             paused: false,
             next: 0,
             queue: VecDeque::new(),
+            unwanted: HashSet::new(),
             running: HashMap::new(),
             by_owner: HashMap::new(),
             due: BTreeSet::new(),
@@ -128,7 +131,9 @@ impl Attempts {
     /// Cancels an attempt, running or queued; its outcome is of no interest.
     pub(crate) fn cancel(&mut self, owner: Owner, now: Instant) {
         let Some(id) = self.by_owner.remove(&owner) else {
-            self.queue.retain(|(queued, _)| *queued != owner);
+            if !self.queue.is_empty() {
+                self.unwanted.insert(owner);
+            }
             return;
         };
         if let Some(running) = self.running.get_mut(&id)
@@ -141,7 +146,8 @@ impl Attempts {
 
     /// Everything that waits for a slot: it will not run.
     pub(crate) fn drain(&mut self) -> Vec<Owner> {
-        self.queue.drain(..).map(|(owner, _)| owner).collect()
+        let unwanted = std::mem::take(&mut self.unwanted);
+        self.queue.drain(..).map(|(owner, _)| owner).filter(|owner| !unwanted.contains(owner)).collect()
     }
 
     /// Cancels everything: the worker ends.
@@ -238,7 +244,12 @@ impl Attempts {
     fn fill(&mut self, now: Instant) {
         while !self.paused && self.running.len() < self.slots {
             let Some((owner, order)) = self.queue.pop_front() else { break };
-            self.spawn(owner, order, now);
+            if !self.unwanted.remove(&owner) {
+                self.spawn(owner, order, now);
+            }
+        }
+        if self.queue.is_empty() {
+            self.unwanted.clear();
         }
         self.metrics.running.set(self.running.len() as i64);
     }
@@ -256,8 +267,17 @@ impl Attempts {
         let abort = self.runtime.spawn(task).abort_handle();
         // A timeout beyond what the clock can hold is none.
         let due = now.checked_add(timeout.to_std());
-        let running =
-            Running { owner, number: order.number, attempt, timeout, cancel, abort, began: now, stage: Stage::Runs, due };
+        let running = Running {
+            owner,
+            number: order.number,
+            attempt,
+            timeout,
+            cancel,
+            abort,
+            began: now,
+            stage: Stage::Runs,
+            due,
+        };
         self.running.insert(id, running);
         self.by_owner.insert(owner, id);
         self.due.extend(due.map(|due| (due, id)));
@@ -275,7 +295,8 @@ impl Running {
     }
 
     fn timed_out(&self, ran_for: Duration, more: &str) -> Ended {
-        let message = format!("attempt {} took longer than its timeout of {}{more}", self.attempt, self.timeout);
+        let message =
+            format!("attempt {} took longer than its timeout of {}{more}", self.attempt, self.timeout);
         self.ended(ran_for, Err(Failure::new(FailureKind::TimedOut, message)), Asked::Policy)
     }
 }
@@ -304,9 +325,10 @@ async fn run(
 ) {
     leaving.began = Instant::now();
     // The function is called inside the future, so that a panic before its first await is caught too (rule P9).
-    let result = AssertUnwindSafe(async move { run(step).await }).catch_unwind().await.unwrap_or_else(|panic| {
-        Err(Failure::new(FailureKind::Panicked, panic_message(panic.as_ref())))
-    });
+    let result = AssertUnwindSafe(async move { run(step).await })
+        .catch_unwind()
+        .await
+        .unwrap_or_else(|panic| Err(Failure::new(FailureKind::Panicked, panic_message(panic.as_ref()))));
     let outcome = match result {
         Ok(output) => (Ok(output), Asked::Policy),
         Err(mut failure) => {

@@ -11,7 +11,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::clock::Resend;
 
 /// A claim that nobody has answered for so long has lost its task to somebody else.
-const GIVEN_UP_AFTER: Duration = Duration::from_secs(60);
+const GIVEN_UP_AFTER: Duration = Duration::from_mins(1);
 
 /// Unanswered claims by what they claim.
 #[derive(Debug)]

@@ -29,7 +29,7 @@ impl Clock {
         let estimate = self.now(at).db;
         let behind = estimate.0.saturating_sub(db.0);
         // Messages arrive late by different amounts: the one that was least late is right.
-        if self.sample.is_none() || behind < 0 || behind > WENT_BACK {
+        if self.sample.is_none() || !(0..=WENT_BACK).contains(&behind) {
             self.sample = Some((at, db));
         }
     }

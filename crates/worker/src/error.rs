@@ -24,7 +24,9 @@ pub enum Error {
     #[error("the worker's {0} thread is gone; starting a new worker is safe")]
     Thread(&'static str),
     /// One poll of a body did not come back (rule W12). Everything else was given back; a new worker may be started.
-    #[error("workflow {workflow} instance {instance} blocks the worker: one poll of its body did not end; starting a new worker is safe")]
+    #[error(
+        "workflow {workflow} instance {instance} blocks the worker: one poll of its body did not end; starting a new worker is safe"
+    )]
     Stuck {
         /// The workflow.
         workflow: WorkflowName,

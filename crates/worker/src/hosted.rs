@@ -16,121 +16,36 @@ mod call;
 mod feed;
 mod fold;
 mod journal;
+mod linger;
+mod port;
 mod report;
 mod reports;
 
 use std::{
     collections::{BTreeSet, HashMap},
     fmt,
-    sync::{Arc, Mutex},
-    time::{Duration, Instant},
+    sync::Arc,
+    time::Instant,
 };
 
-use everstep_engine::{replay::Replay, report::Reporter, retry::Asked};
+use everstep_engine::{replay::Replay, report::Reporter};
 use everstep_protocol::{
-    Attempt, BuildName, Call, Epoch, Failure, InstanceUid, Millis, Payload, Position, SessionId, Timestamp,
+    Call, Epoch, Failure, InstanceUid, Payload, Position, Timestamp,
     journal::{ParkCode, Parked},
-    limits::Limits,
     message::{Ack, AttemptEnd, Entries, Grant, WorkerItem},
 };
-use everstep_sdk::{
-    Registry,
-    host::{Body, DelayFn, Host, InstanceInfo, StepFn, StepInfo},
-};
+use everstep_sdk::host::{Body, Host, InstanceInfo};
 
 use crate::{
     clock::{Now, Resend},
-    metrics::Metrics,
-    watch::{Polled, Watch},
+    watch::Polled,
 };
-pub(crate) use call::asked_delay;
 use call::Known;
+pub(crate) use call::asked_delay;
 use journal::Journal;
+use linger::Linger;
+pub use port::{Ended, Env, Finish, ForeignListener, Order, Out, Progress};
 use reports::Reports;
-
-/// What all instances of one session share.
-pub struct Env {
-    /// The workflows.
-    pub registry: Registry,
-    /// The build of the code.
-    pub build: BuildName,
-    /// The session.
-    pub session: SessionId,
-    /// The installation's limits.
-    pub limits: Limits,
-    /// See [`Settings::linger`](crate::Settings::linger).
-    pub linger: Duration,
-    /// Who is polled.
-    pub watch: Arc<Watch>,
-    /// Where is counted.
-    pub metrics: Metrics,
-    /// Is told, from any thread, that something foreign woke a body.
-    pub foreign: ForeignListener,
-}
-
-/// See [`Env::foreign`].
-pub type ForeignListener = Arc<dyn Fn(InstanceUid, Epoch) + Send + Sync>;
-
-/// What a turn asks for.
-#[derive(Debug)]
-pub enum Out {
-    /// Send this; it is worth nothing after this time.
-    Send(WorkerItem, Duration),
-    /// Start an attempt.
-    Start(Box<Order>),
-    /// Cancel the attempt of this call, running or waiting for a slot.
-    Cancel {
-        /// The call's number.
-        number: u64,
-    },
-    /// The instance is no longer held; nothing more comes.
-    Finished(Finish),
-}
-
-/// How a lease ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Finish {
-    /// The instance waits.
-    Suspended,
-    /// The body has returned.
-    Ended,
-    /// It is parked.
-    Parked,
-    /// It was given back.
-    GivenBack,
-}
-
-/// An attempt to run.
-pub struct Order {
-    /// The call's number.
-    pub number: u64,
-    /// What the step function is told.
-    pub info: StepInfo,
-    /// Runs the attempt.
-    pub run: StepFn,
-    /// Computes the delay after a failure.
-    pub delay: Option<DelayFn>,
-    /// The last progress of the call's attempts in this worker.
-    pub progress: Progress,
-}
-
-/// The last progress of a call's attempts.
-pub type Progress = Arc<Mutex<Option<Payload>>>;
-
-/// An attempt that has ended.
-#[derive(Clone, Debug)]
-pub struct Ended {
-    /// The call's number.
-    pub number: u64,
-    /// Which attempt.
-    pub attempt: Attempt,
-    /// How long it ran.
-    pub ran_for: Millis,
-    /// Its outcome.
-    pub result: Result<Payload, Failure>,
-    /// Who says when the next attempt may start.
-    pub asked: Asked,
-}
 
 /// One granted instance.
 pub struct Hosted {
@@ -155,10 +70,8 @@ pub struct Hosted {
     ended: Vec<Ended>,
     told: Told,
     reports: Reports,
-    linger_until: Option<Instant>,
-    stopping: bool,
-    /// A step that may run was not started, because the worker stops: the instance must not be suspended.
-    unstarted: bool,
+    linger: Linger,
+    stop: Stop,
     foreign: bool,
     finished: bool,
 }
@@ -186,6 +99,16 @@ struct Waiting {
     at: Timestamp,
     /// Another worker runs it.
     remote: bool,
+}
+
+/// Whether the worker stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Stop {
+    No,
+    /// Nothing new may start.
+    Asked,
+    /// Something that may run was not started: the instance must be given back, not suspended.
+    Unstarted,
 }
 
 /// What the body is doing.
@@ -238,9 +161,8 @@ impl Hosted {
             ended: Vec::new(),
             told: Told::default(),
             reports: Reports::after(grant.reports),
-            linger_until: None,
-            stopping: false,
-            unstarted: false,
+            linger: Linger::No,
+            stop: Stop::No,
             foreign: false,
             finished: false,
             env,
@@ -295,7 +217,9 @@ impl Hosted {
 
     /// An attempt will not be started: the worker stops.
     pub fn unstarted(&mut self, number: u64) {
-        self.unstarted |= self.running.remove(&number);
+        if self.running.remove(&number) {
+            self.stop = Stop::Unstarted;
+        }
     }
 
     /// Something other than its own calls woke the body.
@@ -305,8 +229,7 @@ impl Hosted {
 
     /// Nothing new may start here; what runs is reported, then the lease is given back.
     pub fn stop(&mut self) {
-        self.stopping = true;
-        self.linger_until = None;
+        self.stop = self.stop.max(Stop::Asked);
     }
 
     /// The way to the coordinators was closed and is open again: what is unanswered is sent again at once.
@@ -326,7 +249,7 @@ impl Hosted {
     /// When something is due without anybody telling.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
-        [self.reports.deadline(), self.journal.deadline(), self.linger_until].into_iter().flatten().min()
+        [self.reports.deadline(), self.journal.deadline(), self.linger.deadline()].into_iter().flatten().min()
     }
 
     /// Does everything that follows from what was told, and from the time.
@@ -345,6 +268,7 @@ impl Hosted {
             let ask = WorkerItem::Ask { instance: self.uid, epoch: self.epoch, run: self.info.run, after };
             out.push(Out::Send(ask, Resend::FIRST));
         }
+        self.linger.tick(now.at);
         if !self.reports.is_settling() {
             self.feed(out);
             self.park_foreign(out);
@@ -406,17 +330,5 @@ impl fmt::Debug for Hosted {
             .field("epoch", &self.epoch)
             .field("position", &self.replay.position())
             .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Order {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Order").field("number", &self.number).field("info", &self.info).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Env {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Env").field("session", &self.session).field("build", &self.build).finish_non_exhaustive()
     }
 }

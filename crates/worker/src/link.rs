@@ -10,8 +10,8 @@ use std::{
 };
 
 use everstep_broker::{
-    Broker, Consume, Consumer, Declaration, Delivery, Error as BrokerError, ErrorKind, Incoming, QueueDeclaration,
-    QueueKind,
+    Broker, Consume, Consumer, Declaration, Delivery, Error as BrokerError, ErrorKind, Incoming,
+    QueueDeclaration, QueueKind,
 };
 use everstep_protocol::{
     CoordinatorId,
@@ -20,7 +20,6 @@ use everstep_protocol::{
 };
 use tokio::{
     sync::{Semaphore, mpsc, watch as channel},
-    task::JoinHandle,
     time::sleep_until,
 };
 
@@ -84,8 +83,7 @@ impl Link {
             return Ending::Refused(error);
         }
         let outbox = Outbox::new(self.report_queues);
-        let mut sender =
-            self.spawn(sender::run(self.broker.clone(), self.board.clone(), outbox, outgoing));
+        let mut sender = tokio::spawn(sender::run(self.broker.clone(), self.board.clone(), outbox, outgoing));
         let mut session = Session::new(Instant::now());
         let mut inbox = match self.inbox(&session).await {
             Ok(inbox) => inbox,
@@ -267,10 +265,10 @@ impl Link {
 
     async fn goodbye(&self, session: &Session) {
         let body = wire::encode(&SessionMessage::Goodbye { session: session.id });
-        let message = transient(topology::SESSIONS.to_owned(), body, Duration::from_secs(60));
-        match tokio::time::timeout(GOODBYE, self.broker.send_confirmed(vec![message], false)).await {
-            Ok(Ok(_)) => {}
-            Ok(Err(_)) | Err(_) => tracing::warn!(session = %session.id, "the goodbye may not have arrived"),
+        let message = transient(topology::SESSIONS.to_owned(), body, Duration::from_mins(1));
+        let sent = tokio::time::timeout(GOODBYE, self.broker.send_confirmed(vec![message], false)).await;
+        if !matches!(sent, Ok(Ok(_))) {
+            tracing::warn!(session = %session.id, "the goodbye may not have arrived");
         }
     }
 
@@ -296,15 +294,10 @@ impl Link {
         let mut outbox = Outbox::new(self.report_queues);
         outbox.add(Parcel { session: session.id, incarnation, items, settles: Vec::new() });
         let (messages, _) = outbox.flush(&[]);
-        match tokio::time::timeout(GOODBYE, self.broker.send_confirmed(messages, false)).await {
-            Ok(Ok(_)) => {}
-            Ok(Err(_)) | Err(_) => tracing::error!("what is given back may not have arrived; the session's end frees it"),
+        let sent = tokio::time::timeout(GOODBYE, self.broker.send_confirmed(messages, false)).await;
+        if !matches!(sent, Ok(Ok(_))) {
+            tracing::error!("what is given back may not have arrived; the session's end frees it");
         }
-    }
-
-    #[allow(clippy::unused_self, reason = "says on whose runtime the task runs")]
-    fn spawn<T: Send + 'static>(&self, task: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
-        tokio::spawn(task)
     }
 }
 

@@ -5,7 +5,7 @@ use prometheus::{Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, 
 /// The counters of one process's workers. Clones count together.
 #[derive(Clone, Debug)]
 pub struct Metrics {
-    /// Attempts that ended, by outcome: succeeded, failed, timed_out, panicked, cancelled.
+    /// Attempts that ended, by outcome: succeeded, failed, `timed_out`, panicked, cancelled.
     pub attempts: IntCounterVec,
     /// Reports sent for the first time.
     pub reports: IntCounter,

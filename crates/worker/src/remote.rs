@@ -53,14 +53,19 @@ impl Remotes {
         self.held.is_empty()
     }
 
-
     pub(crate) fn held(&self) -> Vec<HeldStep> {
-        let held = |(key, step): (&StepKey, &Step)| HeldStep { instance: key.0, call: key.1, epoch: step.epoch };
+        let held =
+            |(key, step): (&StepKey, &Step)| HeldStep { instance: key.0, call: key.1, epoch: step.epoch };
         self.held.iter().map(held).collect()
     }
 
     /// Takes up a lease; gives the attempt to run.
-    pub(crate) fn granted(&mut self, grant: StepGrant, registry: &Registry, room: OwnedSemaphorePermit) -> Order {
+    pub(crate) fn granted(
+        &mut self,
+        grant: StepGrant,
+        registry: &Registry,
+        room: OwnedSemaphorePermit,
+    ) -> Order {
         let step = Step { epoch: grant.epoch, stage: Stage::Runs, _room: room };
         self.held.insert((grant.instance, grant.hash), step);
         let run = match registry.remote_function(&grant.remote.function) {
@@ -81,7 +86,13 @@ impl Remotes {
     }
 
     /// The attempt has ended: gives the report.
-    pub(crate) fn ended(&mut self, key: StepKey, epoch: Epoch, ended: Ended, now: Instant) -> Option<WorkerItem> {
+    pub(crate) fn ended(
+        &mut self,
+        key: StepKey,
+        epoch: Epoch,
+        ended: Ended,
+        now: Instant,
+    ) -> Option<WorkerItem> {
         let step = self.held.get_mut(&key).filter(|step| step.epoch == epoch)?;
         let outcome = match ended.result {
             Ok(output) => AttemptOutcome::Succeeded(output),
@@ -107,13 +118,15 @@ impl Remotes {
 
     /// Everything is dropped: the session has ended. Gives the steps whose attempts still run.
     pub(crate) fn clear(&mut self) -> Vec<(StepKey, Epoch)> {
-        let running = |(key, step): (StepKey, Step)| matches!(step.stage, Stage::Runs).then_some((key, step.epoch));
+        let running =
+            |(key, step): (StepKey, Step)| matches!(step.stage, Stage::Runs).then_some((key, step.epoch));
         self.held.drain().filter_map(running).collect()
     }
 
     /// Steps whose attempts still run.
     pub(crate) fn running(&self) -> Vec<(StepKey, Epoch)> {
-        let running = |(key, step): (&StepKey, &Step)| matches!(step.stage, Stage::Runs).then_some((*key, step.epoch));
+        let running =
+            |(key, step): (&StepKey, &Step)| matches!(step.stage, Stage::Runs).then_some((*key, step.epoch));
         self.held.iter().filter_map(running).collect()
     }
 

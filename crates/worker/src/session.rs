@@ -89,7 +89,11 @@ impl Session {
     }
 
     /// A heartbeat, if one is due, with its life.
-    pub(crate) fn heartbeat(&mut self, account: impl FnOnce() -> Account, now: Instant) -> Option<(SessionMessage, Duration)> {
+    pub(crate) fn heartbeat(
+        &mut self,
+        account: impl FnOnce() -> Account,
+        now: Instant,
+    ) -> Option<(SessionMessage, Duration)> {
         let (_, opened) = self.opened?;
         if self.next_heartbeat.is_none_or(|at| now < at) {
             return None;
@@ -132,5 +136,75 @@ impl Session {
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
         [self.next_heartbeat, self.open_resend.as_ref().map(Resend::at)].into_iter().flatten().min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Proves when a session opens, beats and pauses. Not: what a coordinator makes of it.
+    use everstep_protocol::{Millis, limits::Limits};
+
+    use super::*;
+
+    fn account() -> Account {
+        Account { held: Vec::new(), steps: Vec::new(), running: 0, credits: Vec::new() }
+    }
+
+    fn open(session: &mut Session, now: Instant) {
+        let opened = Opened { lease: Millis(9000), heartbeat: Millis(2000), limits: Limits::default() };
+        session.opened(Incarnation(1), opened, now);
+    }
+
+    #[test]
+    fn w07_opening_is_repeated_until_it_is_answered() {
+        let begin = Instant::now();
+        let mut session = Session::new(begin);
+        assert_eq!(session.deadline(), None);
+        session.connected("inbox.1".to_owned(), begin);
+        assert_eq!(session.open_due(begin + Duration::from_millis(999)), None);
+        assert!(session.open_due(begin + Duration::from_secs(1)).is_some());
+        open(&mut session, begin + Duration::from_secs(2));
+        assert_eq!(session.open_due(begin + Duration::from_mins(1)), None);
+        // A reconnect registers the new inbox in the same way.
+        session.connected("inbox.2".to_owned(), begin + Duration::from_mins(1));
+        assert!(session.open_due(begin + Duration::from_mins(2)).is_some());
+    }
+
+    #[test]
+    fn w06_heartbeats_are_numbered_and_say_which_was_answered() {
+        let begin = Instant::now();
+        let mut session = Session::new(begin);
+        session.connected("inbox".to_owned(), begin);
+        assert!(session.heartbeat(account, begin).is_none());
+        open(&mut session, begin);
+        let beat = |session: &mut Session, at: u64| {
+            session.heartbeat(account, begin + Duration::from_millis(at)).map(|(message, _)| match message {
+                SessionMessage::Heartbeat(heartbeat) => (heartbeat.number, heartbeat.answered),
+                other => panic!("{other:?}"),
+            })
+        };
+        assert_eq!(beat(&mut session, 0), Some((1, 0)));
+        assert_eq!(beat(&mut session, 1999), None);
+        session.heard(1);
+        assert_eq!(beat(&mut session, 2000), Some((2, 1)));
+    }
+
+    #[test]
+    fn w10_it_pauses_after_two_thirds_of_the_lease_and_goes_on_when_answered() {
+        let begin = Instant::now();
+        let at = |millis| begin + Duration::from_millis(millis);
+        let mut session = Session::new(begin);
+        session.connected("inbox".to_owned(), begin);
+        open(&mut session, begin);
+        session.heartbeat(account, begin);
+        assert_eq!(session.pause(at(6000)), None);
+        assert_eq!(session.pause(at(6001)), Some(true));
+        assert_eq!(session.pause(at(7000)), None);
+        session.heartbeat(account, at(7000));
+        // The answer to an old heartbeat says nothing about now.
+        session.heard(1);
+        assert_eq!(session.pause(at(7001)), None);
+        session.heard(2);
+        assert_eq!(session.pause(at(7002)), Some(false));
     }
 }

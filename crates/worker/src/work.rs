@@ -150,7 +150,7 @@ impl Work {
     pub(crate) async fn run(mut self, mut inputs: mpsc::UnboundedReceiver<Input>) {
         let mut batch = Vec::with_capacity(INPUTS_MAX);
         loop {
-            let deadline = self.deadline().unwrap_or_else(|| Instant::now() + Duration::from_secs(60));
+            let deadline = self.deadline().unwrap_or_else(|| Instant::now() + Duration::from_mins(1));
             tokio::select! {
                 biased;
                 _ = inputs.recv_many(&mut batch, INPUTS_MAX) => {}
@@ -227,7 +227,9 @@ impl Work {
             CoordinatorItem::NotGranted { instance } => drop(self.claims.answered(instance)),
             CoordinatorItem::Fence { instance, epoch, .. } => self.fence(instance, epoch, now),
             CoordinatorItem::StepGrant(grant) => self.step_grant(grant, now),
-            CoordinatorItem::StepFence { instance, call, epoch } => self.step_fence((instance, call), epoch, now),
+            CoordinatorItem::StepFence { instance, call, epoch } => {
+                self.step_fence((instance, call), epoch, now);
+            }
             CoordinatorItem::StepAck { instance, call, epoch } => self.step_over((instance, call), epoch),
             // The session's own business, which the link has seen to.
             CoordinatorItem::Opened(_)
@@ -277,7 +279,9 @@ impl Work {
             self.items.push((WorkerItem::StepClaim { instance, call }, life));
         }
         self.items.extend(self.remotes.due(now.at));
-        while let Some(Reverse((at, instance))) = self.timers.peek().copied().filter(|Reverse((at, _))| *at <= now.at) {
+        while let Some(Reverse((at, instance))) =
+            self.timers.peek().copied().filter(|Reverse((at, _))| *at <= now.at)
+        {
             self.timers.pop();
             if let Some(slot) = self.held.get_mut(&instance).filter(|slot| slot.timer == Some(at)) {
                 slot.timer = None;
@@ -334,8 +338,9 @@ impl Work {
         self.parts.board.write(changed, steps, running, self.credits.windows(room, now));
         self.parts.metrics.held.set(self.held.len() as i64);
         let Some(session) = &self.session else {
+            // Nobody can be asked now; what is lost is offered again.
             self.items.clear();
-            self.settles.clear();
+            self.settles.drain(..).for_each(Settle::ack);
             return;
         };
         if self.items.is_empty() && self.settles.is_empty() {

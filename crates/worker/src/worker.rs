@@ -106,7 +106,8 @@ impl Worker {
             let _ = gone.send(Input::Gone(attempt));
         });
         let metrics = settings.metrics;
-        let attempts = Attempts::new(runtime, settings.slots, settings.timeout_grace, metrics.clone(), listener);
+        let attempts =
+            Attempts::new(runtime, settings.slots, settings.timeout_grace, metrics.clone(), listener);
         let link = Link {
             broker,
             profile,
@@ -160,7 +161,10 @@ impl Worker {
 
 impl fmt::Debug for Worker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Worker").field("build", &self.build).field("settings", &self.settings).finish_non_exhaustive()
+        f.debug_struct("Worker")
+            .field("build", &self.build)
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
     }
 }
 

@@ -90,7 +90,7 @@ fn stopped(processes: &[&Process], act: impl FnOnce() -> Result<u64>) -> Result<
     done
 }
 
-/// Purges all queues whose name matches, again and again inside the broker, until a message was lost or four seconds are over.
+/// Purges all queues whose name matches, again and again inside the broker, until a message was lost or three seconds are over.
 fn purge(installation: &Installation, pattern: &str) -> Result<u64> {
     let vhost = installation.name();
     let program = format!(
@@ -98,8 +98,11 @@ fn purge(installation: &Installation, pattern: &str) -> Result<u64> {
            re:run(Name, <<\"^{pattern}\">>, [{{capture, none}}]) =:= match end, \
          Once = fun() -> lists:sum([case rabbit_amqqueue:purge(Q) of {{ok, N}} -> N; _ -> 0 end \
            || Q <- rabbit_amqqueue:list(<<\"{vhost}\">>), Match(Q)]) end, \
-         Loop = fun F(0) -> 0; F(Left) -> case Once() of 0 -> timer:sleep(20), F(Left - 1); N -> N end end, \
-         Loop(200)."
+         Until = erlang:monotonic_time(millisecond) + 3000, \
+         Loop = fun F() -> case Once() of \
+           0 -> case erlang:monotonic_time(millisecond) < Until of true -> timer:sleep(10), F(); false -> 0 end; \
+           N -> N end end, \
+         Loop()."
     );
     let printed = installation.ctl(&["eval", &program])?;
     printed.trim().parse().with_context(|| format!("the broker answered {printed:?}"))

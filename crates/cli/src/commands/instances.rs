@@ -72,7 +72,11 @@ async fn with_journal(asking: &Asking, instance: &InstanceArgs) -> Result<(), Fa
 }
 
 /// All pages.
-async fn journal(asking: &Asking, workflow: &WorkflowName, id: &InstanceId) -> Result<Vec<Box<RawValue>>, Failure> {
+async fn journal(
+    asking: &Asking,
+    workflow: &WorkflowName,
+    id: &InstanceId,
+) -> Result<Vec<Box<RawValue>>, Failure> {
     let mut entries = Vec::new();
     let mut after = 0;
     loop {

@@ -11,7 +11,8 @@ pub(super) fn run(global: &Global, args: &SettingsArgs) -> Result<(), Failure> {
     if args.reference {
         return print(&reference::page());
     }
-    let settings = Settings::load(&Sources::of_process(global.config.clone(), Vec::new())).map_err(Failure::Settings)?;
+    let settings =
+        Settings::load(&Sources::of_process(global.config.clone(), Vec::new())).map_err(Failure::Settings)?;
     let shown = settings.masked();
     let text = match global.output {
         Format::Table => toml::to_string(&shown).map_err(anyhow::Error::from)?,

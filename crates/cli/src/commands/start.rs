@@ -63,9 +63,8 @@ fn read_input(given: Option<&str>) -> Result<Box<RawValue>, Failure> {
             text
         }
         Some(given) => match given.strip_prefix('@') {
-            Some(file) => {
-                std::fs::read_to_string(file).map_err(|error| usage(format!("{file} cannot be read: {error}")))?
-            }
+            Some(file) => std::fs::read_to_string(file)
+                .map_err(|error| usage(format!("{file} cannot be read: {error}")))?,
             None => given.to_owned(),
         },
     };

@@ -22,7 +22,8 @@ impl Stop {
     /// Begins with SIGTERM or SIGINT. A second signal ends the process at once, which is always correct.
     pub(super) fn on_signal() -> io::Result<Self> {
         let stop = Self(watch::Sender::new(Phase::Running));
-        let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        let (mut terminate, mut interrupt) =
+            (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         let begun = stop.clone();
         tokio::spawn(async move {
             for impatient in [false, true] {

@@ -52,8 +52,12 @@ pub fn page() -> String {
     let mut page = HEAD.to_owned();
     for section in &SECTIONS {
         let (doc, fields) = read(section.source, section.of);
-        write!(page, "\n## {}\n\n{doc}\n\n| setting | default | meaning |\n| --- | --- | --- |\n", section.name)
-            .expect("a string takes any text");
+        write!(
+            page,
+            "\n## {}\n\n{doc}\n\n| setting | default | meaning |\n| --- | --- | --- |\n",
+            section.name
+        )
+        .expect("a string takes any text");
         for field in fields {
             let path = format!("{}.{}", section.name, field.name);
             if SECTIONS.iter().any(|section| section.name == path) {
@@ -99,7 +103,10 @@ mod tests {
     fn a_struct_is_read_from_its_source() {
         let source = "/// One.\n/// Two.\n#[derive(Debug)]\npub struct A {\n    /// Is | it.\n    pub x: u8,\n    pub y: u8,\n}\n";
         let field = |name: &str, doc: &str| Field { name: name.to_owned(), doc: doc.to_owned() };
-        assert_eq!(read(source, "A"), ("One. Two.".to_owned(), vec![field("x", "Is \\| it."), field("y", "")]));
+        assert_eq!(
+            read(source, "A"),
+            ("One. Two.".to_owned(), vec![field("x", "Is \\| it."), field("y", "")])
+        );
     }
 
     #[test]

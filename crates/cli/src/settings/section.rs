@@ -125,7 +125,7 @@ impl Http {
 pub struct Worker {
     /// The build of its code. Default: the first 16 hexadecimal digits of the executable's hash.
     pub build: Option<BuildName>,
-    /// The pools whose remote steps it runs. Default: none.
+    /// The pools whose remote steps it runs, beside that of the examples. Default: none.
     pub pools: Vec<Pool>,
     /// How many steps it runs at once. Default 100.
     pub slots: u32,
@@ -218,7 +218,10 @@ mod tests {
     fn secrets_are_masked() {
         let cases = [
             ("postgres://everstep:s3cret@db:5432/everstep", "postgres://everstep:***@db:5432/everstep"),
-            ("postgres://db/everstep?password=s3cret&sslmode=require", "postgres://db/everstep?password=***&sslmode=***"),
+            (
+                "postgres://db/everstep?password=s3cret&sslmode=require",
+                "postgres://db/everstep?password=***&sslmode=***",
+            ),
             ("amqp://guest:s3cret@localhost:5672/%2f", "amqp://guest:***@localhost:5672/%2f"),
             ("host=db password=s3cret", "***"),
             ("postgres:s3cret", "***"),

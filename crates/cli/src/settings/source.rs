@@ -73,7 +73,9 @@ fn unknown(figment: &Figment, known: &Dict, given: &Dict, path: &str, problems: 
     for (name, value) in given {
         let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
         match (known.get(name), value) {
-            (Some(Value::Dict(_, known)), Value::Dict(_, given)) => unknown(figment, known, given, &path, problems),
+            (Some(Value::Dict(_, known)), Value::Dict(_, given)) => {
+                unknown(figment, known, given, &path, problems);
+            }
             (Some(_), _) => {}
             (None, Value::Dict(_, given)) if !given.is_empty() => {
                 unknown(figment, &Dict::new(), given, &path, problems);
@@ -87,7 +89,9 @@ fn not_known(figment: &Figment, path: &str) -> String {
     match figment.find_metadata(path).map(|metadata| &*metadata.name) {
         Some("environment") => {
             let name = path.to_uppercase().replace('.', "__");
-            format!("the environment variable {PREFIX}{name} is no setting; `everstep settings --reference` lists them")
+            format!(
+                "the environment variable {PREFIX}{name} is no setting; `everstep settings --reference` lists them"
+            )
         }
         _ => format!("{path} is no setting; `everstep settings --reference` lists them"),
     }

@@ -1,5 +1,7 @@
 //! Runs the command against a server with fixed answers, and tells all of it as one text.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail tests")]
+
 use std::{
     fmt::Write as _,
     io::Write as _,
@@ -18,7 +20,7 @@ use axum::{
 };
 
 /// A method and path with query, and the answer to it. Answers of the same route come one after the other, the last stays.
-pub type Answers = Vec<(&'static str, u16, String)>;
+pub(crate) type Answers = Vec<(&'static str, u16, String)>;
 
 #[derive(Clone, Default)]
 struct Shared {
@@ -27,7 +29,7 @@ struct Shared {
 }
 
 /// A server, a directory, and the environment of the command.
-pub struct Rig {
+pub(crate) struct Rig {
     addr: SocketAddr,
     shared: Shared,
     dir: tempfile::TempDir,
@@ -38,8 +40,9 @@ pub struct Rig {
 
 impl Rig {
     /// A server that gives these answers.
-    pub fn new(answers: Answers) -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    pub(crate) fn new(answers: Answers) -> Self {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let shared = Shared { answers: Arc::new(Mutex::new(answers)), ..Shared::default() };
         let app = Router::new().fallback(answer).with_state(shared.clone());
         let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
@@ -51,26 +54,26 @@ impl Rig {
     }
 
     /// Sets a variable.
-    pub fn set(mut self, name: &str, value: &str) -> Self {
+    pub(crate) fn set(mut self, name: &str, value: &str) -> Self {
         self.environment.retain(|(known, _)| known != name);
         self.environment.push((name.to_owned(), value.to_owned()));
         self
     }
 
     /// Gives the command something to read.
-    pub fn input(mut self, input: &'static str) -> Self {
+    pub(crate) fn input(mut self, input: &'static str) -> Self {
         self.input = Some(input);
         self
     }
 
     /// Writes a file for the command, which runs in its directory.
-    pub fn file(self, name: &str, text: &str) -> Self {
+    pub(crate) fn file(self, name: &str, text: &str) -> Self {
         std::fs::write(self.path(name), text).unwrap();
         self
     }
 
     /// The command's directory.
-    pub fn dir(&self) -> &str {
+    pub(crate) fn dir(&self) -> &str {
         self.dir.path().to_str().unwrap()
     }
 
@@ -79,7 +82,7 @@ impl Rig {
     }
 
     /// Runs the command and tells exit code, output, and what the server was asked.
-    pub fn run(&self, args: &[&str]) -> String {
+    pub(crate) fn run(&self, args: &[&str]) -> String {
         let output = self.output(args);
         let mut told = format!("$ everstep {}\n", args.join(" "));
         writeln!(told, "exit code {}", output.status.code().unwrap()).unwrap();
@@ -96,7 +99,7 @@ impl Rig {
     }
 
     /// Runs the command.
-    pub fn output(&self, args: &[&str]) -> Output {
+    pub(crate) fn output(&self, args: &[&str]) -> Output {
         let mut child = Command::new(env!("CARGO_BIN_EXE_everstep"))
             .args(args)
             .env_clear()
@@ -122,7 +125,8 @@ async fn answer(State(shared): State<Shared>, method: Method, uri: Uri, body: By
     };
     let is_last = answers.iter().filter(|(route, ..)| *route == asked).count() == 1;
     let (_, status, text) = if is_last { answers[at].clone() } else { answers.remove(at) };
-    (StatusCode::from_u16(status).unwrap(), [(header::CONTENT_TYPE, "application/json")], text).into_response()
+    (StatusCode::from_u16(status).unwrap(), [(header::CONTENT_TYPE, "application/json")], text)
+        .into_response()
 }
 
 /// Generated ids are not the same twice.

@@ -31,7 +31,11 @@ fn check(uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
     let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
     let origin = origin.to_str().unwrap_or_default();
     let from = origin.split_once("://").map_or("", |(_, host)| host);
-    if is_loopback(from) { Ok(()) } else { Err(Refusal::NotFromHere(format!("the request comes from {origin:?}"))) }
+    if is_loopback(from) {
+        Ok(())
+    } else {
+        Err(Refusal::NotFromHere(format!("the request comes from {origin:?}")))
+    }
 }
 
 /// Whether `host`, with or without a port, names this host by itself.
@@ -71,7 +75,15 @@ mod tests {
         for host in ["localhost", "LOCALHOST:7070", "127.0.0.1", "127.0.0.1:80", "[::1]", "[::1]:7070"] {
             assert!(is_loopback(host), "{host}");
         }
-        for host in ["", "evil.example", "localhost.evil.example:7070", "127.0.0.1.evil.example", "::1", "[::2]:1", "0.0.0.0"] {
+        for host in [
+            "",
+            "evil.example",
+            "localhost.evil.example:7070",
+            "127.0.0.1.evil.example",
+            "::1",
+            "[::2]:1",
+            "0.0.0.0",
+        ] {
             assert!(!is_loopback(host), "{host}");
         }
     }

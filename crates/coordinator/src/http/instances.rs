@@ -8,7 +8,7 @@ use axum::{
 };
 use everstep_engine::start::{MessageKey, NameKey};
 use everstep_protocol::{
-    InstanceId, InstanceUid, Namespace, Payload, WorkflowName,
+    Fingerprint, InstanceId, InstanceUid, Namespace, Payload, WorkflowName,
     start::{StartOutcome, StartReply},
 };
 use everstep_store::{Cursor, Filter, StatusWord};
@@ -48,18 +48,18 @@ pub(super) async fn start(
     let id = id.map(InstanceId::new).transpose()?;
     let input = read_input(input, handle.limits().input_bytes)?;
     let repeatable = id.is_some() || operation.given;
-    let message = MessageKey {
+    let message = operation.given.then(|| MessageKey {
         namespace: namespace.clone(),
         workflow: workflow.clone(),
         app_id: APP_ID.to_owned(),
         message_id: operation.id,
-    };
+    });
     let request = StartRequest {
         namespace: namespace.clone(),
         workflow: workflow.clone(),
         id,
         input,
-        message: Some(message),
+        message,
     };
     let asked = request.id.as_ref().map(ToString::to_string);
     let reply = handle.start(request).await.map_err(|error| match error {
@@ -76,7 +76,12 @@ fn read_input(input: Option<&RawValue>, limit: u64) -> Result<Payload, Refusal> 
         Some(raw) => Payload::from_text(raw.get()).map_err(Refusal::Input)?,
     };
     let bytes = input.len() as u64;
-    if bytes > limit { Err(Refusal::InputTooLarge { bytes, limit }) } else { Ok(input) }
+    if bytes > limit {
+        return Err(Refusal::InputTooLarge { bytes, limit });
+    }
+    // An input without a canonical form cannot be compared with another, so that "exists" would be a guess (rule P27).
+    Fingerprint::of(&input).map_err(Refusal::Input)?;
+    Ok(input)
 }
 
 fn outcome(reply: StartReply, repeatable: bool) -> Result<(StatusCode, InstanceId), Refusal> {
@@ -91,7 +96,8 @@ fn outcome(reply: StartReply, repeatable: bool) -> Result<(StatusCode, InstanceI
         StartOutcome::Conflict => {
             let id = known(id)?.to_string();
             let status = status.map_or_else(String::new, |status| format!(", it is {status}"));
-            let detail = message.unwrap_or_else(|| format!("instance {id} exists with another input{status}"));
+            let detail =
+                message.unwrap_or_else(|| format!("instance {id} exists with another input{status}"));
             Err(Refusal::Conflict { id, detail })
         }
         StartOutcome::Rejected => {
@@ -129,7 +135,10 @@ pub(super) async fn get(
 
 /// There is no instance of this name.
 pub(super) fn not_found(name: &NameKey) -> Refusal {
-    Refusal::NotFound(format!("there is no instance {} of workflow {} in {}", name.id, name.workflow, name.namespace))
+    Refusal::NotFound(format!(
+        "there is no instance {} of workflow {} in {}",
+        name.id, name.workflow, name.namespace
+    ))
 }
 
 #[derive(Debug, Deserialize)]

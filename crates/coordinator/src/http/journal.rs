@@ -98,7 +98,8 @@ pub(super) async fn get(
     let range = Range { uid: view.uid, run: view.run, after: Position(query.after.unwrap_or(0)) };
     let mut entries = handle.store().journal(vec![range], PAGE_BYTES_MAX).await?.pop().unwrap_or_default();
     entries.truncate(limit as usize);
-    let next = entries.last().map(|entry| entry.position).filter(|last| *last < view.position).map(|last| last.0);
+    let next =
+        entries.last().map(|entry| entry.position).filter(|last| *last < view.position).map(|last| last.0);
     Ok(Json(Page { run: view.run.0, entries: entries.into_iter().map(EntryView::from).collect(), next }))
 }
 
@@ -112,11 +113,9 @@ impl From<Entry> for EntryView {
             ..Self::default()
         };
         match entry.fact {
-            Fact::Started(started) => Self {
-                generation: Some(started.generation.0),
-                input: Some(raw(&started.input)),
-                ..start
-            },
+            Fact::Started(started) => {
+                Self { generation: Some(started.generation.0), input: Some(raw(&started.input)), ..start }
+            }
             Fact::Attempted(attempted) => start.attempted(attempted),
             Fact::Opened(opened) => start.opened(opened),
             Fact::Lost(lost) => {

@@ -215,7 +215,8 @@ mod tests {
     //! Proves the JSON of each status. Not: that the store derives the right one.
     use everstep_engine::rows::WaitKind;
     use everstep_protocol::{
-        CallKind, CallName, Epoch, FailureKind, Generation, InstanceUid, Namespace, Position, Run, WorkflowName,
+        CallKind, CallName, Epoch, FailureKind, Generation, InstanceUid, Namespace, Position, Run,
+        WorkflowName,
         journal::{ParkCode, Parked},
     };
     use serde_json::{Value, json};
@@ -273,15 +274,18 @@ mod tests {
 
     #[test]
     fn p35_a_queued_instance_says_that_nobody_serves_it() {
-        let shown = json(InstanceView { served: false, ready_at: Some(Timestamp(0)), ..view(StatusWord::Queued) });
+        let shown =
+            json(InstanceView { served: false, ready_at: Some(Timestamp(0)), ..view(StatusWord::Queued) });
         assert_eq!(shown["reason"]["message"], "no worker serves fulfil");
         assert_eq!(json(view(StatusWord::Queued))["reason"]["kind"], "ready");
     }
 
     #[test]
     fn p28_a_parked_instance_asks_its_question() {
-        let parked = Parked { code: ParkCode::JournalMismatch, message: "entry 3 is step \"a\" #1".to_owned() };
-        let shown = json(InstanceView { parked: Some((Timestamp(0), parked)), ..view(StatusWord::Attention) });
+        let parked =
+            Parked { code: ParkCode::JournalMismatch, message: "entry 3 is step \"a\" #1".to_owned() };
+        let shown =
+            json(InstanceView { parked: Some((Timestamp(0), parked)), ..view(StatusWord::Attention) });
         assert_eq!(shown["attention"]["code"], "journal_mismatch");
         assert_eq!(shown["reason"], Value::Null);
     }
@@ -289,14 +293,16 @@ mod tests {
     #[test]
     fn an_output_keeps_every_digit() {
         let output = Payload::from_text(r#"{"n":123456789012345678901234567890,"z":1.10}"#).unwrap();
-        let shown = Instance::from(InstanceView { end: Some(End::Complete(output)), ..view(StatusWord::Complete) });
+        let shown =
+            Instance::from(InstanceView { end: Some(End::Complete(output)), ..view(StatusWord::Complete) });
         let text = serde_json::to_string(&shown).unwrap();
         assert!(text.contains(r#""output":{"n":123456789012345678901234567890,"z":1.10}"#), "{text}");
     }
 
     #[test]
     fn p13_an_error_is_shown_unchanged() {
-        let failure = Failure { name: "CardDeclined".to_owned(), ..Failure::new(FailureKind::Error, "card 4711") };
+        let failure =
+            Failure { name: "CardDeclined".to_owned(), ..Failure::new(FailureKind::Error, "card 4711") };
         let shown = json(InstanceView { end: Some(End::Errored(failure)), ..view(StatusWord::Errored) });
         assert_eq!(shown["error"], json!({"kind": "error", "name": "CardDeclined", "message": "card 4711"}));
     }

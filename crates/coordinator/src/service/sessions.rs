@@ -22,10 +22,13 @@ use everstep_store::LeaseRow;
 
 use crate::{arrival::Arrival, sender::transient, shared::Shared};
 
-/// A gap in the coordinators' own heartbeats that is longer than this gives every session a full lease.
-const GAP: Millis = Millis(3_000);
-const BEAT: Duration = Duration::from_secs(1);
 const REFRESH: Duration = Duration::from_secs(1);
+
+/// A gap in the coordinators' own heartbeats that is longer than this gives every session a full lease. At most three tenths of
+/// the lease: within a gap nobody may be silent for long enough to be ended, or a broker that is away would expire the fleet.
+fn gap(lease: Millis) -> Millis {
+    Millis((lease.as_u64() * 3 / 10).clamp(1, 3_000))
+}
 
 /// Declares the sessions queue; coordinators and workers alike.
 pub(crate) fn queue() -> QueueDeclaration {
@@ -41,7 +44,7 @@ pub(crate) async fn beat(shared: Arc<Shared>) {
         if let Err(error) = shared.broker.send(vec![transient(topology::SESSIONS.to_owned(), wire::encode(&message))]).await {
             tracing::debug!(%error, "the way to the sessions queue is closed; no lease runs meanwhile");
         }
-        tokio::time::sleep(BEAT).await;
+        tokio::time::sleep(gap(shared.settings.lease).to_std() / 3).await;
     }
 }
 
@@ -134,7 +137,7 @@ impl Page {
     /// Handles the page. What the store does not take is not answered, and comes again with the next resend or heartbeat.
     async fn handle(self, shared: &Arc<Shared>, suspects: &mut Suspects) {
         if self.beat
-            && let Err(error) = shared.store.beat(shared.id, GAP).await
+            && let Err(error) = shared.store.beat(shared.id, gap(shared.settings.lease)).await
         {
             tracing::warn!(%error, "the way's heartbeat was not noted; no lease runs meanwhile");
         }

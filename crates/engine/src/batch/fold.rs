@@ -4,6 +4,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     hash::Hash,
+    ops::RangeInclusive,
 };
 
 use everstep_protocol::{CallHash, Fingerprint, InstanceUid, Timestamp, journal::{Entry, Parked}};
@@ -46,6 +47,11 @@ impl<K: Ord + Copy + Hash, R> Table<K, R> {
         if slot.insert.take().is_none() {
             slot.delete = true;
         }
+    }
+
+    /// Whether the batch inserts a row in this range of keys.
+    fn inserts(&self, keys: RangeInclusive<K>) -> bool {
+        self.0.range(keys).any(|(_, slot)| slot.insert.is_some())
     }
 
     /// Drops the inserts of an instance; its rows are deleted as a whole.
@@ -134,7 +140,8 @@ impl Fold {
     }
 
     /// The instance has ended. Only tables in which it can have rows are touched: a leased instance is neither ready nor
-    /// parked, and one without waits has no remote steps.
+    /// parked, and one without waits has no remote steps. Waits that the ending decision itself opens are not yet counted in
+    /// `before`; they are found among the inserts.
     fn everything(&mut self, before: &Head, rows: &Rows) {
         let uid = before.uid;
         if rows.leases.contains_key(&(uid, Subject::INSTANCE)) {
@@ -143,7 +150,8 @@ impl Fold {
             self.ready.delete((uid, Subject::INSTANCE));
             self.parked.delete(uid);
         }
-        if before.waits > 0 {
+        let calls = (uid, CallHash([0; 16]))..=(uid, CallHash([u8::MAX; 16]));
+        if before.waits > 0 || self.waits.inserts(calls) {
             let is_step = |(other, subject): &(InstanceUid, Subject)| *other == uid && subject.call().is_some();
             self.leases.retain(|key| !is_step(key));
             self.ready.retain(|key| !is_step(key));

@@ -94,20 +94,36 @@ fn take(draft: &mut Draft<'_>, session: SessionId, build: &BuildName, report: &R
     }
 }
 
-/// A fold holds only at the position that it expects (rule W36); a suspend only if the body has seen everything and
-/// nothing in the report itself lets it go on at once (rule W3).
+/// A fold holds only at the position that it expects (rule W36), and for the outcome that it expects; a suspend only if the
+/// body has seen everything, and nothing in the report itself lets it go on at once: an outcome that it was not shown, a
+/// retry or sleep without length (rule W3).
 fn how_much(draft: &Draft<'_>, report: &Report) -> Taken {
     let up_to_date = draft.head.position == report.seen;
-    if report.folded && !up_to_date {
+    if report.folded && !(up_to_date && stands(draft, report)) {
         return Taken::Results;
     }
     let goes_on = !up_to_date
         || report.opened.iter().any(|open| is_due(&open.wait, draft.context.now))
-        || report.results.iter().any(|end| retries_at_once(&end.outcome));
+        || report.results.iter().any(|end| retries_at_once(&end.outcome))
+        || (!report.folded && report.results.iter().any(|end| is_final(&end.outcome)));
     match report.then {
         Then::Suspend if goes_on => Taken::Kept,
         Then::Suspend | Then::Continue | Then::End(_) | Then::Park(_) => Taken::Whole,
     }
+}
+
+/// Whether the outcomes that the body was shown are those that are recorded: the limits here may be lower than those that
+/// the worker was told.
+fn stands(draft: &Draft<'_>, report: &Report) -> bool {
+    report.results.iter().all(|end| match &end.outcome {
+        AttemptOutcome::Succeeded(output) => output.len() as u64 <= draft.context.limits.output_bytes,
+        AttemptOutcome::Failed { .. } => true,
+    })
+}
+
+/// Whether the body is resumed with this outcome.
+const fn is_final(outcome: &AttemptOutcome) -> bool {
+    matches!(outcome, AttemptOutcome::Succeeded(_) | AttemptOutcome::Failed { retry_in: None, .. })
 }
 
 fn retries_at_once(outcome: &AttemptOutcome) -> bool {

@@ -1,6 +1,9 @@
 //! A model store that takes what a batch writes the way a real store does, and checks the invariants of every instance
 //! after every batch. It loads only what the inputs say they need, so a decision that reads more is found too.
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part of the harness")]
+#![allow(clippy::unwrap_used, reason = "a fixture that cannot be built fails the test")]
+
+pub mod script;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -12,9 +15,9 @@ use everstep_engine::{
     start::{Decided, Existing, MessageKey, NameKey, Start},
 };
 use everstep_protocol::{
-    Attempt, BuildName, Call, CallHash, CallKind, CallName, Epoch, Failure, FailureKind, Fingerprint, FunctionName,
-    InstanceId, InstanceUid, Millis, Namespace, Payload, Policy, Pool, Position, SessionId, StepKey, Timestamp,
-    WorkflowName,
+    Attempt, BuildName, Call, CallHash, CallKind, CallName, Epoch, Failure, FailureKind, Fingerprint,
+    FunctionName, InstanceId, InstanceUid, Millis, Namespace, Payload, Policy, Pool, Position, SessionId,
+    StepKey, Timestamp, WorkflowName,
     journal::{Entry, Fact, Outcome, ParkCode, Parked, Remote},
     message::{AttemptEnd, AttemptOutcome, CoordinatorItem, Open, OpenWait, Report, Taken, Then},
 };
@@ -408,7 +411,8 @@ impl Store {
             assert!(tables.messages.insert(key.clone(), decided.clone()).is_none(), "a message twice");
         }
         for head in &writes.heads {
-            let before = tables.heads.insert(head.uid, head.clone()).expect("only heads that exist are written");
+            let before =
+                tables.heads.insert(head.uid, head.clone()).expect("only heads that exist are written");
             assert!(!before.status.is_ended(), "an ended head changed: {before:?} {head:?}");
             assert!(head.epoch >= before.epoch && head.position >= before.position, "{before:?} {head:?}");
         }
@@ -429,9 +433,15 @@ impl Store {
         insert(&mut tables.leases, writes.leases.iter().map(|row| ((row.0, row.1), row.2)));
         insert(&mut tables.ready, writes.ready.iter().map(|row| ((row.uid, row.subject), row.pool.clone())));
         insert(&mut tables.waits, writes.waits.iter().map(|row| ((row.0, row.1.call.hash()), row.1.clone())));
-        insert(&mut tables.remotes, writes.remotes.iter().map(|row| ((row.0, row.1.call.hash()), row.1.clone())));
+        insert(
+            &mut tables.remotes,
+            writes.remotes.iter().map(|row| ((row.0, row.1.call.hash()), row.1.clone())),
+        );
         insert(&mut tables.parked, writes.parked.iter().map(|row| (row.0, row.2.clone())));
-        insert(&mut tables.operations, writes.operations.iter().map(|row| ((row.0, row.1.clone()), row.2.clone())));
+        insert(
+            &mut tables.operations,
+            writes.operations.iter().map(|row| ((row.0, row.1.clone()), row.2.clone())),
+        );
         insert(&mut tables.outbox, writes.outbox.iter().map(|row| (row.instance, row.clone())));
     }
 

@@ -55,7 +55,8 @@ fn with_source(error: &tokio_postgres::Error) -> String {
 
 pub(super) fn of_pool(error: PoolError, doing: &'static str) -> Error {
     match error {
-        PoolError::Backend(error) | PoolError::PostCreateHook(deadpool_postgres::HookError::Backend(error)) => {
+        PoolError::Backend(error)
+        | PoolError::PostCreateHook(deadpool_postgres::HookError::Backend(error)) => {
             Fault::from(error).into_error(doing)
         }
         other => Error::new(ErrorKind::Unavailable, doing, other),
@@ -78,10 +79,15 @@ fn is_unreadable(error: &tokio_postgres::Error) -> bool {
 
 fn kind_of_answer(error: &DbError) -> ErrorKind {
     let code = error.code();
-    if *code == SqlState::UNIQUE_VIOLATION && matches!(error.table(), Some("instance_name" | "message_decision")) {
+    if *code == SqlState::UNIQUE_VIOLATION
+        && matches!(error.table(), Some("instance_name" | "message_decision"))
+    {
         return ErrorKind::Conflict;
     }
-    if *code == SqlState::UNDEFINED_TABLE || *code == SqlState::UNDEFINED_COLUMN || *code == SqlState::UNDEFINED_FUNCTION {
+    if *code == SqlState::UNDEFINED_TABLE
+        || *code == SqlState::UNDEFINED_COLUMN
+        || *code == SqlState::UNDEFINED_FUNCTION
+    {
         return ErrorKind::NotMigrated;
     }
     match &code.code()[..2] {

@@ -4,15 +4,14 @@ use deadpool_postgres::Object;
 use everstep_protocol::{Position, journal::Entry};
 use uuid::Uuid;
 
-use super::{
-    fault::Fault,
-    rows::time,
-    rows_of, statements as sql,
-    trip::params,
-};
+use super::{fault::Fault, rows::time, rows_of, statements as sql, trip::params};
 use crate::{Range, fact};
 
-pub(super) async fn read(client: &Object, ranges: &[Range], bytes_max: usize) -> Result<Vec<Vec<Entry>>, Fault> {
+pub(super) async fn read(
+    client: &Object,
+    ranges: &[Range],
+    bytes_max: usize,
+) -> Result<Vec<Vec<Entry>>, Fault> {
     let instances: Vec<Uuid> = ranges.iter().map(|range| range.uid.0).collect();
     let runs: Vec<i32> = ranges.iter().map(|range| range.run.0 as i32).collect();
     let after: Vec<i64> =

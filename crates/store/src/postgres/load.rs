@@ -121,7 +121,8 @@ fn side(row: &Row, loaded: &mut Loaded) -> Result<(), Fault> {
     let uid = rows::uid(row, 1)?;
     match row.try_get::<_, i16>(0)? {
         1 => {
-            let lease = Lease { session: SessionId(row.try_get(2)?), epoch: Epoch(row.try_get::<_, i64>(3)? as u64) };
+            let lease =
+                Lease { session: SessionId(row.try_get(2)?), epoch: Epoch(row.try_get::<_, i64>(3)? as u64) };
             loaded.rows.leases.insert((uid, Subject::INSTANCE), lease);
         }
         2 => {

@@ -52,7 +52,8 @@ impl Records for PostgresStore {
         if rows.is_empty() {
             return Ok(());
         }
-        let (instances, runs): (Vec<Uuid>, Vec<i32>) = rows.iter().map(|(uid, run)| (uid.0, run.0 as i32)).unzip();
+        let (instances, runs): (Vec<Uuid>, Vec<i32>) =
+            rows.iter().map(|(uid, run)| (uid.0, run.0 as i32)).unzip();
         self.execute("clearing the outbox", sql::OUTBOX_DELETE, params![instances, runs]).await?;
         Ok(())
     }
@@ -68,14 +69,23 @@ impl Records for PostgresStore {
             rejected.iter().map(|row| row.body_bytes as i64).collect::<Vec<_>>(),
             rejected.iter().map(|row| row.namespace.as_str()).collect::<Vec<_>>(),
             rejected.iter().map(|row| key(row).map(|key| key.workflow.to_string())).collect::<Vec<_>>(),
-            rejected.iter().map(|row| key(row).map(|key| clean(&key.app_id).into_owned())).collect::<Vec<_>>(),
-            rejected.iter().map(|row| key(row).map(|key| clean(&key.message_id).into_owned())).collect::<Vec<_>>(),
+            rejected
+                .iter()
+                .map(|row| key(row).map(|key| clean(&key.app_id).into_owned()))
+                .collect::<Vec<_>>(),
+            rejected
+                .iter()
+                .map(|row| key(row).map(|key| clean(&key.message_id).into_owned()))
+                .collect::<Vec<_>>(),
             rejected.iter().map(|row| clean(&row.code)).collect::<Vec<_>>(),
             rejected.iter().map(|row| clean(&row.reason)).collect::<Vec<_>>(),
             rejected.iter().map(|row| clean(row.headers.as_str())).collect::<Vec<_>>(),
             rejected.iter().map(|row| &row.body[..row.body.len().min(BODY_BYTES_MAX)]).collect::<Vec<_>>(),
             rejected.iter().map(|row| decided(row).map(|decided| decided.id.to_string())).collect::<Vec<_>>(),
-            rejected.iter().map(|row| decided(row).map(|decided| answer::encode(&decided.answer))).collect::<Vec<_>>(),
+            rejected
+                .iter()
+                .map(|row| decided(row).map(|decided| answer::encode(&decided.answer)))
+                .collect::<Vec<_>>(),
         ];
         self.execute("recording rejected messages", REJECT, params).await?;
         Ok(())

@@ -203,7 +203,8 @@ struct RemoteBody {
 }
 
 pub(super) fn remote_body(row: &RemoteRow) -> bytes::Bytes {
-    let body = RemoteBody { call: row.call.clone(), called_after: row.called_after, remote: row.remote.clone() };
+    let body =
+        RemoteBody { call: row.call.clone(), called_after: row.called_after, remote: row.remote.clone() };
     wire::encode(&body)
 }
 

@@ -100,11 +100,8 @@ async fn offer(
     let mut now = Timestamp::default();
     for row in &rows {
         now = now.max(time(row, 1)?);
-        let ready = Ready {
-            uid: uid(row, 2)?,
-            subject: Subject(hash(row, 3)?),
-            offered_at: time_if_any(row, 4)?,
-        };
+        let ready =
+            Ready { uid: uid(row, 2)?, subject: Subject(hash(row, 3)?), offered_at: time_if_any(row, 4)? };
         heads[row.try_get::<_, i64>(0)? as usize - 1].push(ready);
     }
     let stale = now.minus(again);
@@ -129,7 +126,8 @@ async fn offer(
     for row in &marked {
         taken.insert((uid(row, 0)?, Subject(hash(row, 1)?)));
     }
-    offers.rows = chosen.iter().filter(|(_, uid, subject)| taken.contains(&(*uid, *subject))).cloned().collect();
+    offers.rows =
+        chosen.iter().filter(|(_, uid, subject)| taken.contains(&(*uid, *subject))).cloned().collect();
     Ok(offers)
 }
 

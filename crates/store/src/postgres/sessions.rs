@@ -22,12 +22,13 @@ const HEARD: &str = include_str!("sql/session_heard.sql");
 const BEAT: &str = include_str!("sql/session_beat.sql");
 const SILENT: &str = include_str!("sql/session_silent.sql");
 const ORPHANS: &str = include_str!("sql/session_orphans.sql");
-const SETTLED: &str = "SELECT open_since <= everstep_clock() - $1::bigint AND last_beat_at >= everstep_clock() - gap
+const SETTLED: &str =
+    "SELECT open_since <= everstep_clock() - $1::bigint AND last_beat_at >= everstep_clock() - gap
     FROM session_clock";
 const LIVE: &str = "SELECT * FROM session WHERE ended_at IS NULL ORDER BY opened_at, id";
 const END: &str = "UPDATE session SET ended_at = everstep_clock(), counts = $2::boolean
     WHERE id = $1::uuid AND ended_at IS NULL";
-const END_ALL: &str = "UPDATE session SET ended_at = everstep_clock(), counts = false WHERE ended_at IS NULL";
+const END_ALL: &str = "UPDATE session SET ended_at = everstep_clock(), counts = true WHERE ended_at IS NULL";
 
 #[async_trait]
 impl Sessions for PostgresStore {
@@ -58,7 +59,8 @@ impl Sessions for PostgresStore {
         let mut answers = Vec::with_capacity(heard.len());
         for heard in heard {
             let session = heard.session.0;
-            answers.push(live.contains(&session).then(|| leases.get_mut(&session).cloned().unwrap_or_default()));
+            answers
+                .push(live.contains(&session).then(|| leases.get_mut(&session).cloned().unwrap_or_default()));
         }
         Ok(answers)
     }
@@ -76,13 +78,17 @@ impl Sessions for PostgresStore {
     }
 
     async fn silent(&self, lease: Millis) -> Result<Vec<SessionId>, Error> {
-        self.read("looking for silent sessions", SILENT, params![micros(lease)], |row| Ok(SessionId(row.try_get(0)?)))
-            .await
+        self.read("looking for silent sessions", SILENT, params![micros(lease)], |row| {
+            Ok(SessionId(row.try_get(0)?))
+        })
+        .await
     }
 
     async fn settled(&self, lease: Millis) -> Result<bool, Error> {
         let rows = self
-            .read("reading the sessions' clock", SETTLED, params![micros(lease)], |row| Ok(row.try_get::<_, bool>(0)?))
+            .read("reading the sessions' clock", SETTLED, params![micros(lease)], |row| {
+                Ok(row.try_get::<_, bool>(0)?)
+            })
             .await?;
         Ok(rows == [true])
     }
@@ -181,7 +187,9 @@ impl PostgresStore {
             Ok(()) => trip.run().await,
             Err(fault) => Err(fault),
         };
-        answered.map(|answers| answers.iter().map(|one| one.count).sum()).map_err(|fault| fault.into_error(doing))
+        answered
+            .map(|answers| answers.iter().map(|one| one.count).sum())
+            .map_err(|fault| fault.into_error(doing))
     }
 
     /// One statement of its own that answers with rows.

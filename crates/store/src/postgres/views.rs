@@ -22,7 +22,8 @@ use crate::{Cursor, Error, Filter, InstanceView, Page, RejectedView, StatusWord,
 const VIEW: &str = include_str!("sql/view.sql");
 const FIND: &str = "SELECT instance FROM instance_name
     WHERE namespace = $1::text AND workflow = $2::text AND id = $3::text";
-const REJECTED: &str = "SELECT at, code, reason, message_id, headers, substring(body FROM 1 FOR 65536), body_bytes
+const REJECTED: &str =
+    "SELECT at, code, reason, message_id, headers, substring(body FROM 1 FOR 65536), body_bytes
     FROM rejected WHERE namespace = $1::text ORDER BY at DESC LIMIT $2::bigint";
 const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 /// Waits shown of one instance.
@@ -37,7 +38,7 @@ impl Views for PostgresStore {
             let Some(uid) = find(&client, name).await? else {
                 return Ok(Vec::new());
             };
-            views(rows_of(&client, VIEW, params![vec![uid.0], WAITS_MAX, true]).await?)
+            views(&rows_of(&client, VIEW, params![vec![uid.0], WAITS_MAX, true]).await?)
         };
         views.await.map(|mut views| views.pop()).map_err(|fault: Fault| fault.into_error(DOING))
     }
@@ -93,7 +94,7 @@ async fn page(client: &Object, filter: &Filter, cursor: Option<&Cursor>, limit: 
     let more = ids.len() > limit as usize;
     ids.truncate(limit as usize);
     let next = ids.last().filter(|_| more).map(|id| Cursor(InstanceUid(*id)));
-    let mut rows = views(rows_of(client, VIEW, params![ids, 1_i64, false]).await?)?;
+    let mut rows = views(&rows_of(client, VIEW, params![ids, 1_i64, false]).await?)?;
     for view in &mut rows {
         view.holder = None;
     }
@@ -103,8 +104,19 @@ async fn page(client: &Object, filter: &Filter, cursor: Option<&Cursor>, limit: 
 macro_rules! list {
     ($from:literal, $where:literal, $workflow:literal, $order:literal, $before:literal) => {
         concat!(
-            "SELECT i.id FROM ", $from, " WHERE i.namespace = $1::text ", $where, " AND ", $workflow,
-            " AND ", $order, " < ", $before, " ORDER BY ", $order, " DESC LIMIT $3::bigint"
+            "SELECT i.id FROM ",
+            $from,
+            " WHERE i.namespace = $1::text ",
+            $where,
+            " AND ",
+            $workflow,
+            " AND ",
+            $order,
+            " < ",
+            $before,
+            " ORDER BY ",
+            $order,
+            " DESC LIMIT $3::bigint"
         )
     };
 }
@@ -172,21 +184,21 @@ fn list(filter: &Filter) -> &'static str {
 }
 
 /// Rows of `view.sql`: those of one instance follow each other.
-fn views(rows: Vec<Row>) -> Result<Vec<InstanceView>, Fault> {
+fn views(rows: &[Row]) -> Result<Vec<InstanceView>, Fault> {
     let mut views: Vec<InstanceView> = Vec::new();
     let mut last = 0;
-    for row in &rows {
+    for row in rows {
         let nth: i64 = row.try_get(0)?;
         if nth != last {
             views.push(view(row)?);
             last = nth;
         }
-        if let (Some(view), Some(code)) = (views.last_mut(), row.try_get::<_, Option<i16>>(29)?) {
+        if let (Some(view), Some(code)) = (views.last_mut(), row.try_get::<_, Option<i16>>(27)?) {
             view.waiting.push(WaitView {
-                call: rows::call(row, 26)?,
+                call: rows::call(row, 24)?,
                 kind: rows::wait_kind(code)?,
-                since: time(row, 30)?,
-                due_at: time_if_any(row, 31)?,
+                since: time(row, 28)?,
+                due_at: time_if_any(row, 29)?,
             });
         }
     }

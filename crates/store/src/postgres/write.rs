@@ -116,8 +116,11 @@ async fn journal<'a>(writes: &'a Writes, trip: &mut Trip<'a>) -> Result<(), Faul
         return Ok(());
     }
     let rows = &writes.journal;
-    let (entries, payloads): (Vec<_>, Vec<Option<&'a str>>) =
-        rows.iter().map(|row| fact::split(&row.entry.fact)).map(|(entry, payload)| (Raw(entry), payload)).unzip();
+    let (entries, payloads): (Vec<_>, Vec<Option<&'a str>>) = rows
+        .iter()
+        .map(|row| fact::split(&row.entry.fact))
+        .map(|(entry, payload)| (Raw(entry), payload))
+        .unzip();
     let params = params![
         rows.iter().map(|row| row.uid.0).collect::<Vec<_>>(),
         rows.iter().map(|row| row.run.0 as i32).collect::<Vec<_>>(),

@@ -1,8 +1,6 @@
 //! Columns to types. Text that breaks its rule, or a code that is not known, is corrupt.
 
-use everstep_protocol::{
-    Call, CallHash, CallKind, CallName, InstanceUid, SessionId, Timestamp, wire,
-};
+use everstep_protocol::{Call, CallHash, CallKind, CallName, InstanceUid, SessionId, Timestamp, wire};
 use rusqlite::Row;
 use serde::{Deserialize, de::DeserializeOwned, de::IntoDeserializer};
 use uuid::Uuid;

@@ -1,6 +1,9 @@
 //! Journals.
 
-use everstep_protocol::{InstanceUid, Position, Run, journal::{Entry, Fact}};
+use everstep_protocol::{
+    InstanceUid, Position, Run,
+    journal::{Entry, Fact},
+};
 use rusqlite::{Connection, params};
 
 use super::{column, fault::Result};

@@ -9,8 +9,7 @@ use everstep_engine::{
     start::{Decided, Existing},
 };
 use everstep_protocol::{
-    Attempt, CallHash, Epoch, Fingerprint, Generation, InstanceUid, Position, Run, SessionId,
-    Timestamp,
+    Attempt, CallHash, Epoch, Fingerprint, Generation, InstanceUid, Position, Run, SessionId, Timestamp,
     journal::{ParkCode, Parked},
 };
 use rusqlite::{Connection, Row, params};
@@ -18,14 +17,16 @@ use rusqlite::{Connection, Row, params};
 use super::{column, fault::Result};
 use crate::answer;
 
-pub(super) const HEAD: &str = "SELECT namespace, workflow, id, run, generation, status, instance.epoch, position,
+pub(super) const HEAD: &str =
+    "SELECT namespace, workflow, id, run, generation, status, instance.epoch, position,
     reports, waits, steps, journal_bytes, deaths, created_at, ended_at, session, lease.epoch FROM instance
     LEFT JOIN lease ON lease.uid = instance.uid AND lease.subject = ?2 WHERE instance.uid = ?1";
 const LEASE: &str = "SELECT session, epoch FROM lease WHERE uid = ?1 AND subject = ?2";
 const READY: &str = "SELECT 1 FROM ready WHERE uid = ?1 AND subject = ?2";
 const WAIT: &str = "SELECT kind, since, due_at, call_kind, call_name, call_count FROM wait
     WHERE uid = ?1 AND call = ?2";
-const REMOTE: &str = "SELECT call_kind, call_name, call_count, called_after, attempt, epoch, first_at, granted_at,
+const REMOTE: &str =
+    "SELECT call_kind, call_name, call_count, called_after, attempt, epoch, first_at, granted_at,
     remote FROM remote_step WHERE uid = ?1 AND call = ?2";
 const PARKED: &str = "SELECT code, message FROM attention WHERE uid = ?1";
 const OPERATION: &str = "SELECT answer FROM operation WHERE uid = ?1 AND operation = ?2";

@@ -9,9 +9,11 @@ use crate::{Error, OutboxRow, Records, Rejected, answer};
 
 const OUTBOX: &str = "SELECT uid, run, routing_key, message_id, body FROM outbox WHERE at < ?1
     ORDER BY at, uid LIMIT ?2";
-const DECISION: &str = "INSERT INTO message_decision (namespace, workflow, app_id, message_id, at, id, answer)
+const DECISION: &str =
+    "INSERT INTO message_decision (namespace, workflow, app_id, message_id, at, id, answer)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING";
-const REJECT: &str = "INSERT INTO rejected (at, namespace, workflow, app_id, message_id, code, reason, headers,
+const REJECT: &str =
+    "INSERT INTO rejected (at, namespace, workflow, app_id, message_id, code, reason, headers,
     body_bytes, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT DO NOTHING";
 
 const DAY: Millis = Millis::from_secs(86_400);

@@ -11,7 +11,8 @@ use super::{SqliteStore, column, fault};
 use crate::{Due, Error, Offers, Queue, Schedule};
 
 // By the index wait_due.
-const DUE: &str = "SELECT uid, call, due_at FROM wait WHERE due_at >= ?1 AND due_at <= ?2 ORDER BY due_at LIMIT ?3";
+const DUE: &str =
+    "SELECT uid, call, due_at FROM wait WHERE due_at >= ?1 AND due_at <= ?2 ORDER BY due_at LIMIT ?3";
 const NEXT: &str = "SELECT min(due_at) FROM wait WHERE due_at > ?1";
 const DUTY: &str = "INSERT INTO duty (name, coordinator, until_at) VALUES (?1, ?2, ?3)
     ON CONFLICT (name) DO UPDATE SET coordinator = excluded.coordinator, until_at = excluded.until_at
@@ -100,12 +101,7 @@ impl Schedule for SqliteStore {
     }
 }
 
-fn due(
-    connection: &Connection,
-    now: Timestamp,
-    mark: Option<Timestamp>,
-    limit: u32,
-) -> fault::Result<Due> {
+fn due(connection: &Connection, now: Timestamp, mark: Option<Timestamp>, limit: u32) -> fault::Result<Due> {
     let mut statement = connection.prepare_cached(DUE)?;
     let mut found = statement.query(params![mark.map_or(i64::MIN, |at| at.0), now.0, limit])?;
     let mut rows = Vec::new();

@@ -9,19 +9,21 @@ use super::{SqliteStore, column, fault};
 use crate::{Error, Heard, LeaseRow, Orphan, Session, Sessions};
 
 const FIND: &str = "SELECT ended_at IS NOT NULL FROM session WHERE session = ?1";
-const INSERT: &str = "INSERT INTO session (session, inbox, opened_at, heard_at, open) VALUES (?1, ?2, ?3, ?3, ?4)";
+const INSERT: &str =
+    "INSERT INTO session (session, inbox, opened_at, heard_at, open) VALUES (?1, ?2, ?3, ?3, ?4)";
 const HEARD: &str = "UPDATE session SET heard_at = ?2, inbox = ?3 WHERE session = ?1 AND ended_at IS NULL";
 const HELD: &str = "SELECT uid, subject, epoch FROM lease WHERE session = ?1";
 const BEAT: &str = "INSERT INTO session_clock (one, open_since, last_beat_at, gap) VALUES (1, ?1, ?1, ?2)
     ON CONFLICT (one) DO UPDATE SET gap = excluded.gap, last_beat_at = excluded.last_beat_at,
     open_since = iif(excluded.last_beat_at - last_beat_at > excluded.gap * 1000, excluded.last_beat_at, open_since)";
-const LIVE: &str = "SELECT inbox, open, opened_at, heard_at FROM session WHERE ended_at IS NULL ORDER BY session";
+const LIVE: &str =
+    "SELECT inbox, open, opened_at, heard_at FROM session WHERE ended_at IS NULL ORDER BY session";
 const SILENT: &str = "SELECT session FROM session, session_clock
     WHERE ended_at IS NULL AND heard_at < ?1 AND open_since < ?1 AND last_beat_at > ?2 - 2000 * gap
     ORDER BY session";
 const SETTLED: &str = "SELECT 1 FROM session_clock WHERE open_since < ?1";
 const END: &str = "UPDATE session SET ended_at = ?2, counts = ?3 WHERE session = ?1 AND ended_at IS NULL";
-const END_ALL: &str = "UPDATE session SET ended_at = ?1, counts = 0 WHERE ended_at IS NULL";
+const END_ALL: &str = "UPDATE session SET ended_at = ?1, counts = 1 WHERE ended_at IS NULL";
 const ORPHANS: &str = "SELECT lease.uid, subject, epoch, inbox, open, counts
     FROM session CROSS JOIN lease ON lease.session = session.session
     WHERE ended_at IS NOT NULL LIMIT ?1";
@@ -109,7 +111,7 @@ impl Sessions for SqliteStore {
     }
 }
 
-/// Ends all sessions, uncounted.
+/// Ends all sessions as lost with their process: a step that kills the process must use up its attempts (rule W11).
 pub(super) fn end_all(connection: &Connection, now: Timestamp) -> fault::Result<()> {
     connection.execute(END_ALL, [now.0])?;
     Ok(())

@@ -214,7 +214,8 @@ fn attempt(connection: &Connection, clock: &Clock, group: &mut [Box<dyn Job>]) -
         }
     }
     if connection.total_changes() != before {
-        let mut last = connection.prepare_cached("UPDATE installation SET last_at = ?1 WHERE last_at < ?1")?;
+        let mut last =
+            connection.prepare_cached("UPDATE installation SET last_at = ?1 WHERE last_at < ?1")?;
         last.execute([clock.now().0])?;
     }
     run(connection, "COMMIT")

@@ -13,9 +13,7 @@ use everstep_protocol::{
 use rusqlite::{Connection, ToSql, params};
 
 use super::{SqliteStore, column, fault, journal, load, sessions, transaction};
-use crate::{
-    Cursor, Error, Filter, InstanceView, Page, RejectedView, Session, StatusWord, Views, WaitView,
-};
+use crate::{Cursor, Error, Filter, InstanceView, Page, RejectedView, Session, StatusWord, Views, WaitView};
 
 const SESSION: &str = "SELECT inbox, open FROM session WHERE session = ?1";
 const READY: &str = "SELECT ready_at FROM ready WHERE uid = ?1 AND subject = ?2";
@@ -23,7 +21,9 @@ const PARKED: &str = "SELECT at, code, message FROM attention WHERE uid = ?1";
 const WAITS: &str = "SELECT kind, since, due_at, call_kind, call_name, call_count FROM wait WHERE uid = ?1
     ORDER BY due_at IS NULL, due_at, since LIMIT ?2";
 const WAITS_COUNT: &str = "SELECT count(*) FROM wait WHERE uid = ?1";
-const REJECTED: &str = "SELECT at, code, reason, message_id, headers, substr(body, 1, 65536), body_bytes FROM rejected
+/// SQLite's `substr` of an empty blob is null.
+const REJECTED: &str =
+    "SELECT at, code, reason, message_id, headers, coalesce(substr(body, 1, 65536), x''), body_bytes FROM rejected
     WHERE namespace = ?1 ORDER BY number DESC LIMIT ?2";
 
 /// How many waits of one instance are shown.
@@ -112,7 +112,8 @@ fn view(
 fn head(connection: &Connection, uid: InstanceUid) -> fault::Result<(Head, Option<Lease>)> {
     let mut statement = connection.prepare_cached(load::HEAD)?;
     let mut rows = statement.query([uid.0.as_bytes(), &Subject::INSTANCE.0])?;
-    let row = rows.next()?.ok_or_else(|| fault::Fault::corrupt("reading a head", "a name has no instance"))?;
+    let row =
+        rows.next()?.ok_or_else(|| fault::Fault::corrupt("reading a head", "a name has no instance"))?;
     Ok((load::head(uid, row)?, load::held(row)?))
 }
 
@@ -145,15 +146,11 @@ fn waiting(connection: &Connection, uid: InstanceUid, limit: u32) -> fault::Resu
 }
 
 fn serves(live: &[Session], namespace: &Namespace, workflow: &WorkflowName) -> bool {
-    live.iter().any(|session| session.open.namespace == *namespace && session.open.workflows.contains(workflow))
+    live.iter()
+        .any(|session| session.open.namespace == *namespace && session.open.workflows.contains(workflow))
 }
 
-fn page(
-    connection: &Connection,
-    filter: &Filter,
-    cursor: Option<Cursor>,
-    limit: u32,
-) -> fault::Result<Page> {
+fn page(connection: &Connection, filter: &Filter, cursor: Option<Cursor>, limit: u32) -> fault::Result<Page> {
     let mut uids = listed(connection, filter, cursor, u64::from(limit) + 1)?;
     let more = uids.len() > limit as usize;
     uids.truncate(limit as usize);
@@ -191,7 +188,7 @@ fn listed(
     Ok(uids)
 }
 
-/// [`StatusWord::derive`] as a condition; a test holds the two together.
+/// [`StatusWord::derive`] as a condition; a test holds the two together. `status > 1` names the index of what failed.
 const fn condition(status: StatusWord) -> &'static str {
     match status {
         StatusWord::Running => "status = 0 AND uid IN (SELECT uid FROM lease WHERE subject = zeroblob(16))",
@@ -211,8 +208,8 @@ const fn condition(status: StatusWord) -> &'static str {
             AND NOT EXISTS (SELECT 1 FROM ready WHERE ready.uid = instance.uid AND subject = zeroblob(16))"
         }
         StatusWord::Complete => "status = 1",
-        StatusWord::Errored => "status = 2",
-        StatusWord::Terminated => "status = 3",
+        StatusWord::Errored => "status > 1 AND status = 2",
+        StatusWord::Terminated => "status > 1 AND status = 3",
     }
 }
 

@@ -12,17 +12,21 @@ use rusqlite::{Connection, params};
 use super::fault::{Fault, Result};
 use crate::{Error, ErrorKind, answer, fact};
 
-const HEAD_INSERT: &str = "INSERT INTO instance (uid, namespace, workflow, id, run, generation, status, epoch, position,
+const HEAD_INSERT: &str =
+    "INSERT INTO instance (uid, namespace, workflow, id, run, generation, status, epoch, position,
     reports, waits, steps, journal_bytes, deaths, created_at, ended_at)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";
 // An open head that stays open: no indexed column is named, so no index is touched.
-const HEAD_UPDATE: &str = "UPDATE instance SET run = ?2, generation = ?3, epoch = ?4, position = ?5, reports = ?6,
+const HEAD_UPDATE: &str =
+    "UPDATE instance SET run = ?2, generation = ?3, epoch = ?4, position = ?5, reports = ?6,
     waits = ?7, steps = ?8, journal_bytes = ?9, deaths = ?10 WHERE uid = ?1 AND status = 0";
-const HEAD_UPDATE_ALL: &str = "UPDATE instance SET run = ?2, generation = ?3, epoch = ?4, position = ?5, reports = ?6,
+const HEAD_UPDATE_ALL: &str =
+    "UPDATE instance SET run = ?2, generation = ?3, epoch = ?4, position = ?5, reports = ?6,
     waits = ?7, steps = ?8, journal_bytes = ?9, deaths = ?10, status = ?11, ended_at = ?12 WHERE uid = ?1";
 const NAME_INSERT: &str = "INSERT INTO instance_name (namespace, workflow, id, uid, fingerprint)
     VALUES (?1, ?2, ?3, ?4, ?5)";
-const MESSAGE_INSERT: &str = "INSERT INTO message_decision (namespace, workflow, app_id, message_id, at, id, answer)
+const MESSAGE_INSERT: &str =
+    "INSERT INTO message_decision (namespace, workflow, app_id, message_id, at, id, answer)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
 const JOURNAL_INSERT: &str = "INSERT INTO journal (uid, run, position, kind, call, at, entry, payload)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
@@ -32,10 +36,12 @@ const READY_DELETE: &str = "DELETE FROM ready WHERE uid = ?1 AND subject = ?2";
 const READY_INSERT: &str = "INSERT INTO ready (uid, subject, namespace, workflow, pool, ready_at, offered_at)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
 const WAIT_DELETE: &str = "DELETE FROM wait WHERE uid = ?1 AND call = ?2";
-const WAIT_INSERT: &str = "INSERT INTO wait (uid, call, kind, since, due_at, call_kind, call_name, call_count)
+const WAIT_INSERT: &str =
+    "INSERT INTO wait (uid, call, kind, since, due_at, call_kind, call_name, call_count)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
 const REMOTE_DELETE: &str = "DELETE FROM remote_step WHERE uid = ?1 AND call = ?2";
-const REMOTE_INSERT: &str = "INSERT INTO remote_step (uid, call, call_kind, call_name, call_count, called_after,
+const REMOTE_INSERT: &str =
+    "INSERT INTO remote_step (uid, call, call_kind, call_name, call_count, called_after,
     attempt, epoch, first_at, granted_at, remote) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
 const CLEARED: [&str; 4] = [
     "DELETE FROM wait WHERE uid = ?1",

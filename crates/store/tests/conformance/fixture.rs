@@ -40,7 +40,7 @@ impl Fixture for Sqlite {
 /// A database of its own on the server that `EVERSTEP_TEST_POSTGRES_URL` names.
 pub(crate) struct Postgres {
     store: Arc<PostgresStore>,
-    _database: Database,
+    database: Database,
 }
 
 #[async_trait]
@@ -50,11 +50,18 @@ impl Fixture for Postgres {
         migrate(&database.url).await.expect("the schema is made");
         let settings = PostgresSettings { pool_max: 4, ..PostgresSettings::new(&database.url) };
         let store = PostgresStore::connect(settings).await.expect("it connects");
-        Self { store: Arc::new(store), _database: database }
+        Self { store: Arc::new(store), database }
     }
 
     fn store(&self) -> Arc<dyn Store> {
         self.store.clone()
+    }
+}
+
+impl Postgres {
+    #[allow(dead_code, reason = "not in every test binary")]
+    pub(crate) fn url(&self) -> &str {
+        &self.database.url
     }
 }
 
@@ -72,7 +79,9 @@ impl Database {
         });
         let name = format!("everstep_test_{}", Uuid::now_v7().simple());
         execute(&server, &format!("CREATE DATABASE {name} TEMPLATE template0 ENCODING 'UTF8'")).await;
-        let (base, query) = server.split_once('?').map_or((&*server, String::new()), |(base, query)| (base, format!("?{query}")));
+        let (base, query) = server
+            .split_once('?')
+            .map_or((&*server, String::new()), |(base, query)| (base, format!("?{query}")));
         let (host, _) = base.rsplit_once('/').expect("the URL names a database");
         let url = format!("{host}/{name}{query}");
         Self { server, name, url }

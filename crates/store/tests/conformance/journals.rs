@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use everstep_engine::{Writes, batch::JournalRow, rows::Needs};
 use everstep_protocol::{
-    Attempt, Call, CallKind, CallName, Failure, FailureKind, Fingerprint, FunctionName, Generation, InstanceUid,
-    Millis, Payload, Policy, Position, Run, SessionId, Timestamp,
+    Attempt, Call, CallKind, CallName, Failure, FailureKind, Fingerprint, FunctionName, Generation,
+    InstanceUid, Millis, Payload, Policy, Position, Run, SessionId, Timestamp,
     journal::{Attempted, End, Entry, Fact, Lost, Opened, Outcome, ParkCode, Parked, Remote, Started, Wait},
     policy::{Backoff, Limit},
 };
@@ -21,12 +21,18 @@ async fn write(scene: &Scene, uid: InstanceUid, run: Run, entries: &[Entry]) {
 fn entries(facts: Vec<Fact>) -> Vec<Entry> {
     let numbered = facts.into_iter().zip(1..);
     numbered
-        .map(|(fact, position)| Entry { position: Position(position), at: Timestamp(-7 + position as i64), fact })
+        .map(|(fact, position)| Entry {
+            position: Position(position),
+            at: Timestamp(-7 + position as i64),
+            fact,
+        })
         .collect()
 }
 
 fn call(kind: CallKind) -> Call {
-    Call { kind, name: CallName::new("Prüfung №1/3: \"家👩‍👩‍👧\" \u{2028}").unwrap(), count: u32::MAX }
+    Call {
+        kind, name: CallName::new("Prüfung №1/3: \"家👩‍👩‍👧\" \u{2028}").unwrap(), count: u32::MAX
+    }
 }
 
 fn attempted(outcome: Outcome, policy: Policy) -> Fact {
@@ -80,7 +86,11 @@ pub(crate) async fn every_fact_comes_back_exactly(store: Arc<dyn Store>) {
         retry_after: Some(Millis::MAX),
     };
     let started = |input: Payload, generation| {
-        Fact::Started(Started { input, seed: std::array::from_fn(|i| i as u8 * 8), generation: Generation(generation) })
+        Fact::Started(Started {
+            input,
+            seed: std::array::from_fn(|i| i as u8 * 8),
+            generation: Generation(generation),
+        })
     };
     let mut facts = vec![
         started(big.clone(), 1),

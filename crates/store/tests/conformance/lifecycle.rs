@@ -13,7 +13,9 @@ use everstep_protocol::{
 };
 use everstep_store::Store;
 
-use super::scene::{Reporting, Scene, ends, epoch, name_key, on, payload, sleep, sleeping, start, step, succeeded, terminate};
+use super::scene::{
+    Reporting, Scene, ends, epoch, name_key, on, payload, sleep, sleeping, start, step, succeeded, terminate,
+};
 
 pub(crate) async fn a_start_is_written_as_one(store: Arc<dyn Store>) {
     let scene = Scene::new(store);
@@ -25,7 +27,10 @@ pub(crate) async fn a_start_is_written_as_one(store: Arc<dyn Store>) {
     let loaded = scene.look(uid, &[]).await;
     let head = &loaded.heads[&uid];
     assert_eq!((head.status, head.position, head.created_at), (Status::Open, Position(1), ran.now));
-    assert_eq!((&head.namespace, &head.workflow, &head.id), (&start.name.namespace, &start.name.workflow, &start.name.id));
+    assert_eq!(
+        (&head.namespace, &head.workflow, &head.id),
+        (&start.name.namespace, &start.name.workflow, &start.name.id)
+    );
     assert!(loaded.rows.ready.contains(&(uid, Subject::INSTANCE)));
     assert!(loaded.rows.leases.is_empty() && loaded.rows.parked.is_empty());
     assert_eq!(scene.store.find(&start.name).await.unwrap(), Some(uid));
@@ -44,14 +49,16 @@ pub(crate) async fn an_instance_runs_from_start_to_end(store: Arc<dyn Store>) {
     assert_eq!(loaded.rows.leases[&(uid, Subject::INSTANCE)], Lease { session, epoch: epoch(1) });
     assert!(loaded.rows.ready.is_empty());
 
-    let report = Reporting::of(&loaded.heads[&uid], session)
-        .result(succeeded(&pay, r#""paid""#))
+    let report =
+        Reporting::of(&loaded.heads[&uid], session).result(succeeded(&pay, r#""paid""#)).then(Then::Continue);
+    assert_eq!(scene.on(uid, report).await, Answer::Taken);
+    let report = Reporting::of(&scene.head(uid).await, session)
         .open(sleeping(&nap, OpenWait::Sleep(Millis(1))))
         .then(Then::Suspend);
     assert_eq!(scene.on(uid, report).await, Answer::Taken);
     let loaded = scene.look(uid, &[&nap]).await;
     let head = &loaded.heads[&uid];
-    assert_eq!((head.position, head.waits, head.steps, head.reports), (Position(3), 1, 1, 1));
+    assert_eq!((head.position, head.waits, head.steps, head.reports), (Position(3), 1, 1, 2));
     assert!(loaded.rows.leases.is_empty() && loaded.rows.ready.is_empty());
     let wait = &loaded.rows.waits[&(uid, nap.hash())];
     assert_eq!((&wait.call, wait.kind), (&nap, WaitKind::Sleep));
@@ -80,19 +87,17 @@ pub(crate) async fn an_instance_runs_from_start_to_end(store: Arc<dyn Store>) {
 pub(crate) async fn changes_of_one_row_in_one_batch_fold_together(store: Arc<dyn Store>) {
     let scene = Scene::new(store);
     let (session, other) = (SessionId::generate(), SessionId::generate());
-    let start = start("orders", "o-1", "1");
-    let uid = start.uid;
-    // The ready row and the first lease are made and unmade within the batch.
+    let uid = scene.start("o-1").await;
+    // The first lease is made and unmade within the batch, the ready row goes, comes back and goes again.
     let answers = scene
         .run(vec![
-            Input::Start(Box::new(start)),
             on(uid, What::Claim { session }),
             on(uid, What::GiveBack { session, epoch: epoch(1) }),
             on(uid, What::Claim { session: other }),
         ])
         .await
         .answers;
-    assert_eq!(answers, [Answer::Created, Answer::Granted, Answer::Done, Answer::Granted]);
+    assert_eq!(answers, [Answer::Granted, Answer::Done, Answer::Granted]);
     let loaded = scene.look(uid, &[]).await;
     assert_eq!(loaded.rows.leases[&(uid, Subject::INSTANCE)], Lease { session: other, epoch: epoch(2) });
     assert!(loaded.rows.ready.is_empty());
@@ -101,11 +106,22 @@ pub(crate) async fn changes_of_one_row_in_one_batch_fold_together(store: Arc<dyn
     scene.run(vec![on(uid, back), on(uid, What::Claim { session })]).await;
     let loaded = scene.look(uid, &[]).await;
     assert_eq!(loaded.rows.leases[&(uid, Subject::INSTANCE)], Lease { session, epoch: epoch(3) });
-    // A whole life in one batch.
-    let start = super::scene::start("orders", "o-2", "1");
-    let uid = start.uid;
-    let answers = scene.run(vec![Input::Start(Box::new(start)), on(uid, terminate("op"))]).await.answers;
-    assert_eq!(answers, [Answer::Created, Answer::Done]);
+    // A ready row that is replaced as well, and a question that is asked and answered.
+    let head = loaded.heads[&uid].clone();
+    let question = Parked { code: ParkCode::BodyPanicked, message: "it panicked".to_owned() };
+    let inputs = vec![
+        on(uid, Reporting::of(&head, session).then(Then::Park(question))),
+        on(uid, What::Retry { operation: "r".to_owned() }),
+        on(uid, What::Claim { session: other }),
+        on(uid, What::GiveBack { session: other, epoch: epoch(4) }),
+    ];
+    let answers = scene.run(inputs).await.answers;
+    assert_eq!(answers, [Answer::Parked, Answer::Done, Answer::Granted, Answer::Done]);
+    let loaded = scene.look(uid, &[]).await;
+    assert!(loaded.rows.leases.is_empty() && loaded.rows.parked.is_empty() && loaded.rows.ready.len() == 1);
+    // A claim and an end in one batch.
+    let answers = scene.run(vec![on(uid, What::Claim { session }), on(uid, terminate("op"))]).await.answers;
+    assert_eq!(answers, [Answer::Granted, Answer::Done]);
     let loaded = scene.look(uid, &[]).await;
     assert_eq!(loaded.heads[&uid].status, Status::Terminated);
     assert!(loaded.rows.leases.is_empty() && loaded.rows.ready.is_empty());
@@ -130,7 +146,10 @@ pub(crate) async fn a_parked_instance_waits_for_a_person(store: Arc<dyn Store>) 
     let scene = Scene::new(store);
     let session = SessionId::generate();
     let uid = scene.held("o-1", session).await;
-    let parked = Parked { code: ParkCode::JournalMismatch, message: "entry 3 is a \"step\", not a sleep: é".to_owned() };
+    let parked = Parked {
+        code: ParkCode::JournalMismatch,
+        message: "entry 3 is a \"step\", not a sleep: é".to_owned(),
+    };
     let head = scene.head(uid).await;
     let answer = scene.on(uid, Reporting::of(&head, session).then(Then::Park(parked.clone()))).await;
     assert_eq!(answer, Answer::Parked);
@@ -153,8 +172,7 @@ pub(crate) async fn an_operation_keeps_its_first_answer(store: Arc<dyn Store>) {
     assert_eq!(scene.on(uid, terminate("op-2")).await, Answer::Done);
     assert_eq!(scene.on(uid, terminate("op-3")).await, Answer::Refused(Status::Terminated));
     assert_eq!(scene.on(uid, retry("op-1")).await, Answer::NotParked);
-    let operations =
-        ["op-1", "op-2", "op-3", "op-4"].map(|operation| (uid, operation.to_owned())).to_vec();
+    let operations = ["op-1", "op-2", "op-3", "op-4"].map(|operation| (uid, operation.to_owned())).to_vec();
     let loaded = scene.load(Needs { heads: vec![uid], operations, ..Needs::default() }).await;
     assert_eq!(loaded.rows.operations.len(), 3);
     assert_eq!(loaded.rows.operations[&(uid, "op-3".to_owned())], Answer::Refused(Status::Terminated));

@@ -6,7 +6,7 @@ use everstep_engine::{
     Answer, Head, Input, Status, Writes,
     batch::{JournalRow, NameRow},
     rows::Needs,
-    start::{Decided, Start, admit, Admission},
+    start::{Admission, Decided, Start, admit},
 };
 use everstep_protocol::{InstanceUid, Timestamp};
 use everstep_store::{ErrorKind, Store};
@@ -114,7 +114,8 @@ pub(crate) async fn ids_differ_by_their_bytes(store: Arc<dyn Store>) {
         ..start("orders", number, "1")
     };
     // Neither case, nor form, nor where one part ends and the next begins makes two messages one.
-    let starts = [with("app", "é", "1"), with("app", "e\u{301}", "2"), with("ap", "pé", "3"), with("App", "é", "4")];
+    let starts =
+        [with("app", "é", "1"), with("app", "e\u{301}", "2"), with("ap", "pé", "3"), with("App", "é", "4")];
     let answers = scene.run(starts.map(|start| Input::Start(Box::new(start))).to_vec()).await.answers;
     assert_eq!(answers, vec![Answer::Created; 4]);
 }

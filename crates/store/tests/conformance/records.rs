@@ -68,7 +68,8 @@ pub(crate) async fn w17_a_message_is_rejected_once(store: Arc<dyn Store>) {
     assert_eq!(loaded.messages[&key], Decided { id: "o-1".parse().unwrap(), answer: Answer::NotFound });
     // One whose decision was written by its start is recorded as well (rule W17).
     let key = message("app", "m-2");
-    let decided = Decided { id: "o-2".parse().unwrap(), answer: Answer::Conflict(everstep_engine::Status::Open) };
+    let decided =
+        Decided { id: "o-2".parse().unwrap(), answer: Answer::Conflict(everstep_engine::Status::Open) };
     let writes = Writes { messages: vec![(key.clone(), decided.clone())], ..Writes::default() };
     scene.write(Needs::default(), writes).await.unwrap();
     store.reject(&[rejected(Some(key.clone()), b"conflict")]).await.unwrap();
@@ -79,7 +80,7 @@ pub(crate) async fn w17_a_message_is_rejected_once(store: Arc<dyn Store>) {
 
 pub(crate) async fn rejected_bodies_need_not_be_text(store: Arc<dyn Store>) {
     let mut odd = rejected(Some(message("a\0", "m\0")), b"\xff\0\xfe");
-    odd.reason = "a \0 in it".to_owned();
+    odd.reason.push_str(" \0");
     store.reject(&[odd]).await.unwrap();
     let views = store.rejected(&namespace(), 10).await.unwrap();
     assert_eq!((views.len(), views[0].body.contains('\u{fffd}')), (1, true));

@@ -14,7 +14,9 @@ use everstep_protocol::{
 };
 use everstep_store::Store;
 
-use super::scene::{Reporting, Scene, build, epoch, failure, payload, remote_wait, sleep, sleeping, step, terminate};
+use super::scene::{
+    Reporting, Scene, build, epoch, failure, payload, remote_wait, sleep, sleeping, step, terminate,
+};
 
 /// An instance that waits for this remote step.
 async fn waiting(scene: &Scene, id: &str, call: &Call, policy: Policy) -> InstanceUid {
@@ -27,7 +29,14 @@ async fn waiting(scene: &Scene, id: &str, call: &Call, policy: Policy) -> Instan
 }
 
 fn report(session: SessionId, call: &Call, number: u64, outcome: AttemptOutcome) -> What {
-    What::StepReport { session, build: build(), call: call.hash(), epoch: epoch(number), ran_for: Millis(5), outcome }
+    What::StepReport {
+        session,
+        build: build(),
+        call: call.hash(),
+        epoch: epoch(number),
+        ran_for: Millis(5),
+        outcome,
+    }
 }
 
 pub(crate) async fn w39_a_remote_step_has_a_lease_of_its_own(store: Arc<dyn Store>) {
@@ -93,27 +102,29 @@ pub(crate) async fn a_remote_step_is_tried_again(store: Arc<dyn Store>) {
 
 pub(crate) async fn an_end_clears_everything(store: Arc<dyn Store>) {
     let scene = Scene::new(store);
-    let (held, ready, nap) = (step("held"), step("ready"), sleep("nap"));
+    let (leased, ready, nap) = (step("held"), step("ready"), sleep("nap"));
     let session = SessionId::generate();
     let uid = scene.held("o-1", session).await;
     let head = scene.head(uid).await;
     let report = Reporting::of(&head, session)
-        .open(sleeping(&held, remote_wait(Policy::default())))
+        .open(sleeping(&leased, remote_wait(Policy::default())))
         .open(sleeping(&ready, remote_wait(Policy::default())))
         .open(sleeping(&nap, OpenWait::Sleep(Millis(100_000))))
         .then(Then::Continue);
     scene.on(uid, report).await;
-    scene.on(uid, What::StepClaim { session, call: held.hash() }).await;
-    let neighbour = waiting(&scene, "o-2", &held, Policy::default()).await;
+    scene.on(uid, What::StepClaim { session, call: leased.hash() }).await;
+    let neighbour = waiting(&scene, "o-2", &leased, Policy::default()).await;
     assert_eq!(scene.on(uid, terminate("op")).await, Answer::Done);
 
-    let loaded = scene.look(uid, &[&held, &ready, &nap]).await;
+    let loaded = scene.look(uid, &[&leased, &ready, &nap]).await;
     let rows = &loaded.rows;
     assert_eq!(loaded.heads[&uid].status, Status::Terminated);
-    assert!(rows.leases.is_empty() && rows.ready.is_empty() && rows.waits.is_empty() && rows.remotes.is_empty());
-    let loaded = scene.look(neighbour, &[&held]).await;
+    assert!(
+        rows.leases.is_empty() && rows.ready.is_empty() && rows.waits.is_empty() && rows.remotes.is_empty()
+    );
+    let loaded = scene.look(neighbour, &[&leased]).await;
     assert_eq!((loaded.rows.waits.len(), loaded.rows.remotes.len(), loaded.rows.ready.len()), (1, 1, 1));
-    let late = self::report(session, &held, 1, AttemptOutcome::Succeeded(Payload::null()));
+    let late = self::report(session, &leased, 1, AttemptOutcome::Succeeded(Payload::null()));
     assert_eq!(scene.on(uid, late).await, Answer::Nothing);
 }
 

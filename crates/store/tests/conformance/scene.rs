@@ -3,15 +3,16 @@
 use std::sync::{Arc, Mutex};
 
 use everstep_engine::{
-    Answer, Batch, Effect, Head, Input, What, Writes,
+    Answer, Batch, Head, Input, What, Writes,
     batch::{Loaded, Rules, Verdict},
     place::Room,
     rows::Needs,
     start::{MessageKey, NameKey, Start},
 };
 use everstep_protocol::{
-    Attempt, BuildName, Call, CallHash, CallKind, CallName, Epoch, Failure, FailureKind, Fingerprint, FunctionName,
-    InstanceUid, Millis, Namespace, Payload, Policy, Pool, Position, Run, SessionId, StepKey, Timestamp, WorkflowName,
+    Attempt, BuildName, Call, CallHash, CallKind, CallName, Epoch, Failure, FailureKind, Fingerprint,
+    FunctionName, InstanceUid, Millis, Namespace, Payload, Policy, Pool, Position, Run, SessionId, StepKey,
+    Timestamp, WorkflowName,
     journal::{End, Entry, Remote},
     message::{AttemptEnd, AttemptOutcome, Open, OpenSession, OpenWait, Report, Then},
 };
@@ -27,7 +28,6 @@ pub(crate) struct Scene {
 #[derive(Default)]
 pub(crate) struct Ran {
     pub(crate) answers: Vec<Answer>,
-    pub(crate) effects: Vec<Effect>,
     pub(crate) now: Timestamp,
 }
 
@@ -43,7 +43,9 @@ impl Scene {
 
     pub(crate) async fn try_run(&self, inputs: Vec<Input>) -> Result<Ran, Error> {
         let mut needs = Needs::default();
-        inputs.iter().for_each(|input| input.needs(&mut needs));
+        for input in &inputs {
+            input.needs(&mut needs);
+        }
         let ran = Arc::new(Mutex::new(Ran::default()));
         let (out, mut room) = (Arc::clone(&ran), self.room.clone());
         let decide = move |loaded: Loaded| {
@@ -55,8 +57,8 @@ impl Scene {
                 Verdict::Held => panic!("nobody else is there"),
             });
             let answers = answers.collect();
-            let (writes, effects, _) = batch.finish(&mut room);
-            *out.lock().unwrap() = Ran { answers, effects, now };
+            let (writes, _, _) = batch.finish(&mut room);
+            *out.lock().unwrap() = Ran { answers, now };
             writes
         };
         self.store.transact(needs, Box::new(decide)).await?;
@@ -278,7 +280,6 @@ pub(crate) fn open_session(session: SessionId) -> OpenSession {
     }
 }
 
-/// A batch that is due at once: a sleep until a moment that has passed once the batch is over.
 pub(crate) const fn epoch(number: u64) -> Epoch {
     Epoch(number)
 }

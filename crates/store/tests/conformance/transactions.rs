@@ -30,7 +30,7 @@ pub(crate) async fn w19_a_head_is_decided_by_one_at_a_time(store: Arc<dyn Store>
             let mut head = loaded.heads[&uid].clone();
             inside.send(()).unwrap();
             // Goes on when the other is done, or cannot be done before this one.
-            drop(may_go_on.recv_timeout(Duration::from_millis(300)));
+            let _ = tokio::task::block_in_place(|| may_go_on.recv_timeout(Duration::from_millis(300)));
             head.deaths = 5;
             Writes { heads: vec![head], ..Writes::default() }
         };
@@ -52,7 +52,8 @@ pub(crate) async fn a_dropped_transaction_is_all_or_nothing(store: Arc<dyn Store
     let scene = Scene::new(store);
     let (mut written, mut left) = (0, 0);
     for try_number in 0..60_u64 {
-        let starts: Vec<_> = (0..5).map(|part| start("orders", &format!("o-{try_number}-{part}"), "1")).collect();
+        let starts: Vec<_> =
+            (0..5).map(|part| start("orders", &format!("o-{try_number}-{part}"), "1")).collect();
         let inputs = starts.iter().map(|start| Input::Start(Box::new(start.clone()))).collect();
         let limit = Duration::from_micros(try_number * 50);
         drop(tokio::time::timeout(limit, scene.try_run(inputs)).await);
@@ -102,7 +103,8 @@ pub(crate) async fn w18_time_never_goes_back(store: Arc<dyn Store>) {
         let uid = scene.start(&format!("o-{number}")).await;
         let head = scene.head(uid).await;
         let without_heads = scene.load(Needs::default()).await.now;
-        let unknown = scene.load(Needs { heads: vec![InstanceUid::generate()], ..Needs::default() }).await.now;
+        let unknown =
+            scene.load(Needs { heads: vec![InstanceUid::generate()], ..Needs::default() }).await.now;
         assert!(last <= head.created_at && head.created_at <= without_heads && without_heads <= unknown);
         last = unknown;
     }
@@ -112,7 +114,8 @@ pub(crate) async fn w18_time_never_goes_back(store: Arc<dyn Store>) {
 pub(crate) async fn unknown_heads_are_neither_here_nor_elsewhere(store: Arc<dyn Store>) {
     let scene = Scene::new(store);
     let (uid, unknown) = (scene.start("o-1").await, InstanceUid::generate());
-    let loaded = scene.load(Needs { heads: vec![unknown, uid], runnable: vec![unknown], ..Needs::default() }).await;
+    let loaded =
+        scene.load(Needs { heads: vec![unknown, uid], runnable: vec![unknown], ..Needs::default() }).await;
     assert_eq!((loaded.heads.len(), loaded.elsewhere.len()), (1, 0));
     assert_eq!(scene.on(unknown, What::Claim { session: SessionId::generate() }).await, Answer::NotFound);
 }

@@ -11,8 +11,8 @@ use everstep_protocol::{
 use everstep_store::{Cursor, Filter, InstanceView, StatusWord, Store};
 
 use super::scene::{
-    Reporting, Scene, build, epoch, failure, name_key, namespace, open_session, payload, sleep, sleeping, start,
-    step, succeeded, terminate, workflow,
+    Reporting, Scene, build, epoch, failure, name_key, namespace, open_session, payload, sleep, sleeping,
+    start, step, succeeded, terminate, workflow,
 };
 
 /// One instance in each status, by its id.
@@ -25,7 +25,10 @@ async fn every_status(scene: &Scene, session: SessionId) -> Vec<(StatusWord, &'s
         scene.on(uid, make(Reporting::of(&head, session))).await
     };
     let waiting = scene.held("waiting", session).await;
-    report(waiting, &|report| report.open(sleeping(&nap, OpenWait::Sleep(Millis(1 << 40)))).then(Then::Suspend)).await;
+    report(waiting, &|report| {
+        report.open(sleeping(&nap, OpenWait::Sleep(Millis(1 << 40)))).then(Then::Suspend)
+    })
+    .await;
     let parked = scene.held("parked", session).await;
     let question = Parked { code: ParkCode::BodyPanicked, message: "it panicked".to_owned() };
     report(parked, &|report| report.then(Then::Park(question.clone()))).await;
@@ -131,7 +134,9 @@ pub(crate) async fn pages_are_not_shifted_by_new_instances(store: Arc<dyn Store>
             for number in 0.. {
                 let page = store.instances(&filter, cursor.as_ref(), 3).await.unwrap();
                 seen.extend(page.rows.iter().map(|row| row.id.to_string()));
-                scene.start(&format!("new-{}-{number}-{}", status.is_some(), filter.workflow.is_some())).await;
+                scene
+                    .start(&format!("new-{}-{number}-{}", status.is_some(), filter.workflow.is_some()))
+                    .await;
                 cursor = page.next;
                 if cursor.is_none() {
                     break;
@@ -149,7 +154,9 @@ pub(crate) async fn p35_a_workflow_is_served_while_a_session_lives(store: Arc<dy
     let session = SessionId::generate();
     scene.start("o-1").await;
     scene.run(vec![Input::Start(Box::new(start("reports", "r-1", "1")))]).await;
-    let served = async |workflow: &str, id: &str| store.instance(&name_key(workflow, id)).await.unwrap().unwrap().served;
+    let served = async |workflow: &str, id: &str| {
+        store.instance(&name_key(workflow, id)).await.unwrap().unwrap().served
+    };
     assert!(!served("orders", "o-1").await);
     store.open_session(&open_session(session)).await.unwrap();
     assert!(served("orders", "o-1").await);

@@ -11,8 +11,8 @@ use everstep_engine::{
     retry::{Asked, next_delay},
 };
 use everstep_protocol::{
-    Attempt, Call, CallKind, Failure, FailureKind, Fingerprint, InstanceUid, Millis, Payload, Policy, Position, StepKey,
-    Timestamp,
+    Attempt, Call, CallKind, Failure, FailureKind, Fingerprint, InstanceUid, Millis, Payload, Policy,
+    Position, StepKey, Timestamp,
     journal::Remote,
     key::keys_of,
     limits::Limits,
@@ -42,7 +42,13 @@ pub(super) struct Known {
 
 impl Known {
     /// Derives key and fingerprint, once per call. `steps` is how many steps the body has called so far, with this one.
-    pub(super) fn new(made: Made, info: &super::InstanceInfo, made_at: Timestamp, steps: u64, limits: &Limits) -> Self {
+    pub(super) fn new(
+        made: Made,
+        info: &super::InstanceInfo,
+        made_at: Timestamp,
+        steps: u64,
+        limits: &Limits,
+    ) -> Self {
         let null = Payload::null();
         let input = match &made.spec {
             Spec::Step(step) => &step.input,

@@ -12,18 +12,18 @@ use everstep_protocol::{
 use everstep_sdk::host::{BodyState, Host, Made};
 use tracing::subscriber::{NoSubscriber, with_default};
 
-use super::{Hosted, Life, Out, Waiting, call::Known};
+use super::{Hosted, Life, Out, Waiting, call::Known, linger::Linger};
 
 impl Hosted {
     /// Feeds everything that is here.
     pub(super) fn feed(&mut self, out: &mut Vec<Out>) {
         while !matches!(self.life, Life::Parked(_)) {
             let Some(entry) = self.journal.take(self.replay.position()) else { break };
-            self.linger_until = None;
+            self.linger = Linger::No;
             if matches!(self.life, Life::Unborn) {
                 self.birth(&entry, out);
             } else {
-                self.feed_one(entry, out);
+                self.feed_one(&entry, out);
             }
         }
     }
@@ -48,12 +48,12 @@ impl Hosted {
         self.poll(entry.position, out);
     }
 
-    fn feed_one(&mut self, entry: Entry, out: &mut Vec<Out>) {
-        let fed = match self.replay.feed(&entry) {
+    fn feed_one(&mut self, entry: &Entry, out: &mut Vec<Out>) {
+        let fed = match self.replay.feed(entry) {
             Ok(fed) => fed,
             Err(parked) => return self.park(parked, out),
         };
-        self.note(&entry, &fed);
+        self.note(entry, &fed);
         if let Fed::Resolve { number, result } = fed {
             self.resolve(number, result, entry.position, out);
         }

@@ -30,7 +30,8 @@ impl Hosted {
                     self.begin(number, everstep_protocol::Attempt::FIRST, refused, false);
                 }
                 Next::Charge(start) => {
-                    let last = !matches!(next.peek(), Some(Next::Charge(then)) if then.number == start.number);
+                    let last =
+                        !matches!(next.peek(), Some(Next::Charge(then)) if then.number == start.number);
                     let Some(known) = self.calls.get_mut(&start.number) else { continue };
                     known.start(&start);
                     let end = known.charge(start.attempt, last, self.uid, now);
@@ -85,7 +86,7 @@ impl Hosted {
             AttemptOutcome::Succeeded(output) => Ok(output.clone()),
             AttemptOutcome::Failed { failure, .. } => Err(failure.clone()),
         };
-        self.linger_until = None;
+        self.linger = super::Linger::No;
         self.resolve(number, result, seen.next(), out);
         self.tell(now, out);
         self.report_fold(end, seen, now, out);

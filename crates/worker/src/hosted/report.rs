@@ -8,11 +8,11 @@ use everstep_protocol::{
     message::{Ack, AttemptEnd, AttemptOutcome, Open, OpenWait, Report, Taken, Then, WorkerItem},
 };
 
-use super::{Finish, Hosted, Life, Out, Told, call::is_final};
-use crate::{clock::{Now, Resend}, outbox::end_bytes};
-
-/// How long after a wait was due the push is waited for before the instance is suspended after all.
-const PUSH_GRACE: std::time::Duration = std::time::Duration::from_secs(1);
+use super::{Finish, Hosted, Life, Out, Stop, Told, call::is_final};
+use crate::{
+    clock::{Now, Resend},
+    outbox::end_bytes,
+};
 
 impl Hosted {
     /// Turns what ended and what replay told into attempts and reports.
@@ -50,9 +50,11 @@ impl Hosted {
     /// Starts what may run; a worker that stops starts nothing.
     fn start(&mut self, out: &mut Vec<Out>) {
         for number in std::mem::take(&mut self.told.starts) {
-            if self.stopping {
-                self.unstarted = true;
-            } else if let Some(order) = self.calls.get(&number).and_then(|known| known.order(number, &self.info)) {
+            if self.stop > Stop::No {
+                self.stop = Stop::Unstarted;
+            } else if let Some(order) =
+                self.calls.get(&number).and_then(|known| known.order(number, &self.info))
+            {
                 self.running.insert(number);
                 out.push(Out::Start(Box::new(order)));
             }
@@ -69,7 +71,7 @@ impl Hosted {
         let idle = self.reports.is_empty() && !results.iter().any(|end| goes_on(&end.outcome));
         let then = self.then(idle, &results, &opened, now, out);
         if then == Then::Continue && results.is_empty() && opened.is_empty() {
-            if self.stopping && self.is_quiet() {
+            if self.stop > Stop::No && self.is_quiet() {
                 out.push(self.give_back());
                 self.finish(Finish::GivenBack, out);
             }
@@ -79,7 +81,11 @@ impl Hosted {
         let mut parts = parts(results);
         let last = parts.pop().unwrap_or_default();
         for part in parts {
-            self.send(Draft { seen, results: part, opened: Vec::new(), then: Then::Continue, folded: false }, now, out);
+            self.send(
+                Draft { seen, results: part, opened: Vec::new(), then: Then::Continue, folded: false },
+                now,
+                out,
+            );
         }
         self.send(Draft { seen, results: last, opened, then, folded: false }, now, out);
     }
@@ -92,14 +98,21 @@ impl Hosted {
     }
 
     /// What the holder does next. `idle` says that nothing will move by itself as far as the caller can see.
-    fn then(&mut self, idle: bool, results: &[AttemptEnd], opened: &[Open], now: Now, out: &mut Vec<Out>) -> Then {
+    fn then(
+        &mut self,
+        idle: bool,
+        results: &[AttemptEnd],
+        opened: &[Open],
+        now: Now,
+        out: &mut Vec<Out>,
+    ) -> Then {
         if idle && self.is_live() && self.running.is_empty() && matches!(self.life, Life::Waiting(..)) {
-            if self.unstarted {
+            if self.stop == Stop::Unstarted {
                 return Then::Continue;
             }
             if results.is_empty() && opened.is_empty() && !self.replay.has_waits() {
                 self.park_foreign_body(out);
-            } else if self.stopping || !self.lingers(results, opened, now) {
+            } else if self.stop == Stop::Asked || !self.lingers(results, opened, now) {
                 return Then::Suspend;
             }
         }
@@ -121,22 +134,14 @@ impl Hosted {
         });
         let Some(due) = recorded.chain(opened_due).chain(retried).min() else { return false };
         let left = due.since(now.db).to_std();
-        if left > self.env.linger {
-            self.linger_until = None;
-            return false;
-        }
-        let until = *self.linger_until.get_or_insert(now.at + left + PUSH_GRACE);
-        if now.at < until {
-            return true;
-        }
-        self.linger_until = None;
-        false
+        left <= self.env.linger && self.linger.for_wait(left, now.at)
     }
 
     fn send(&mut self, draft: Draft, now: Now, out: &mut Vec<Out>) {
         let Draft { seen, results, opened, then, folded } = draft;
         let number = self.reports.next_number();
-        let report = Report { instance: self.uid, epoch: self.epoch, number, seen, results, opened, then, folded };
+        let report =
+            Report { instance: self.uid, epoch: self.epoch, number, seen, results, opened, then, folded };
         self.env.metrics.reports.inc();
         out.push(Out::Send(WorkerItem::Report(report.clone()), Resend::FIRST));
         self.reports.push(report, now.at);
@@ -198,7 +203,7 @@ impl Hosted {
         self.ended.clear();
         self.told = Told::default();
         self.steps = 0;
-        self.linger_until = None;
+        self.linger = super::Linger::No;
         self.quiet_until = self.journal.last();
         self.journal.known_to(Position(1));
         self.env.metrics.replays.inc();

@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use everstep_broker::{Consume, Consumer, Error as BrokerError, Incoming, QueueDeclaration, QueueKind, Settle};
+use everstep_broker::{
+    Consume, Consumer, Error as BrokerError, Incoming, QueueDeclaration, QueueKind, Settle,
+};
 use everstep_protocol::{topology, wire};
 use serde::de::DeserializeOwned;
 use tokio::{
@@ -54,7 +56,12 @@ struct Reader {
 }
 
 impl Reader {
-    async fn new(link: &Link, queue: String, room: &Arc<Semaphore>, prefetch: u16) -> Result<Self, BrokerError> {
+    async fn new(
+        link: &Link,
+        queue: String,
+        room: &Arc<Semaphore>,
+        prefetch: u16,
+    ) -> Result<Self, BrokerError> {
         let queue = QueueDeclaration::new(queue, QueueKind::Classic);
         let consumer = link.broker.consume(Consume::new(queue, prefetch)).await?;
         Ok(Self { consumer, room: room.clone(), inputs: link.inputs.clone(), metrics: link.metrics.clone() })

@@ -85,7 +85,12 @@ impl Work {
     }
 
     /// Tells an instance something, if it is held under that epoch.
-    pub(super) fn with(&mut self, instance: InstanceUid, epoch: Option<Epoch>, tell: impl FnOnce(&mut Hosted)) {
+    pub(super) fn with(
+        &mut self,
+        instance: InstanceUid,
+        epoch: Option<Epoch>,
+        tell: impl FnOnce(&mut Hosted),
+    ) {
         let Some(slot) = self.held.get_mut(&instance) else { return };
         if epoch.is_none_or(|epoch| epoch == slot.hosted.epoch()) {
             tell(&mut slot.hosted);
@@ -130,7 +135,9 @@ impl Work {
                     let owner = Owner::Call(instance, epoch, order.number);
                     self.parts.attempts.start(owner, *order, now.at);
                 }
-                Out::Cancel { number } => self.parts.attempts.cancel(Owner::Call(instance, epoch, number), now.at),
+                Out::Cancel { number } => {
+                    self.parts.attempts.cancel(Owner::Call(instance, epoch, number), now.at);
+                }
                 Out::Finished(finish) => {
                     tracing::debug!(%instance, %epoch, ?finish, "lease over");
                     self.held.remove(&instance);

@@ -35,7 +35,8 @@ impl Work {
         if self.stopping.is_none_or(|at| now.at < at) {
             return;
         }
-        let running: Vec<_> = self.held.iter().filter(|(_, slot)| slot.hosted.running() > 0).map(|(id, _)| *id).collect();
+        let running: Vec<_> =
+            self.held.iter().filter(|(_, slot)| slot.hosted.running() > 0).map(|(id, _)| *id).collect();
         for instance in running {
             self.dismiss(instance, now);
         }
@@ -52,7 +53,9 @@ impl Work {
 
     pub(super) fn is_over(&self, now: Instant) -> bool {
         let Some(grace) = self.stopping else { return false };
-        (self.held.is_empty() && self.remotes.is_empty()) || self.session.is_none() || now >= grace + LAST_ACKS
+        (self.held.is_empty() && self.remotes.is_empty())
+            || self.session.is_none()
+            || now >= grace + LAST_ACKS
     }
 
     /// The session has ended: nothing that is held is ours (rule W10).
@@ -71,5 +74,7 @@ impl Work {
         self.steps_changed = true;
         self.items.clear();
         self.session = None;
+        // The doubt was about the session that has ended; the next one begins without (rule W10).
+        self.parts.attempts.pause(false, now.at);
     }
 }

@@ -55,13 +55,13 @@ impl Coordinator {
         };
         let fingerprint = Fingerprint::of(input).unwrap();
         let start = Start { uid, name, input: input.clone(), fingerprint, seed: [7; 32], message: None };
-        let (answer, _) = self.apply(Input::Start(Box::new(start)));
+        let (answer, _) = self.apply(&Input::Start(Box::new(start)));
         assert_eq!(answer, Answer::Created);
         uid
     }
 
     pub fn on(&mut self, instance: InstanceUid, what: What) -> (Answer, Said) {
-        self.apply(Input::On { instance, what })
+        self.apply(&Input::On { instance, what })
     }
 
     /// What a worker says.
@@ -123,16 +123,12 @@ impl Coordinator {
         entries.take(self.part).cloned().collect()
     }
 
-    fn apply(&mut self, input: Input) -> (Answer, Said) {
-        let loaded = Loaded {
-            now: self.now,
-            heads: self.heads.clone(),
-            rows: self.rows.clone(),
-            ..Loaded::default()
-        };
+    fn apply(&mut self, input: &Input) -> (Answer, Said) {
+        let loaded =
+            Loaded { now: self.now, heads: self.heads.clone(), rows: self.rows.clone(), ..Loaded::default() };
         let mut room = Room::default();
         let mut batch = Batch::new(loaded, self.rules.clone());
-        let answer = match batch.apply(&input, &mut room) {
+        let answer = match batch.apply(input, &mut room) {
             Verdict::Decided(answer) => answer,
             Verdict::Started(decided) => decided.answer,
             Verdict::Held => panic!("nothing is locked"),
@@ -158,7 +154,9 @@ impl Coordinator {
         for key in &writes.lease_deletes {
             self.rows.leases.remove(key);
         }
-        self.rows.leases.extend(writes.leases.into_iter().map(|(uid, subject, lease)| ((uid, subject), lease)));
+        self.rows
+            .leases
+            .extend(writes.leases.into_iter().map(|(uid, subject, lease)| ((uid, subject), lease)));
         for key in &writes.ready_deletes {
             self.rows.ready.remove(key);
         }

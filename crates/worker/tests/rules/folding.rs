@@ -28,7 +28,10 @@ fn w36_a_sequence_of_five_is_five_reports() {
     let mut rig = Rig::new(seq(5));
     assert_eq!(rig.output::<u64>(), 10);
     assert_eq!(rig.reports, 5);
-    assert_eq!(rig.words(), ["started", "add1 1 ok", "add2 1 ok", "add3 1 ok", "add4 1 ok", "add5 1 ok", "ended"]);
+    assert_eq!(
+        rig.words(),
+        ["started", "add1 1 ok", "add2 1 ok", "add3 1 ok", "add4 1 ok", "add5 1 ok", "ended"]
+    );
     assert_eq!(rig.finished, [Finish::Ended]);
 }
 
@@ -108,10 +111,7 @@ fn w36_a_refused_fold_keeps_the_result_and_replays_the_body() {
     assert_eq!(rig.metrics.folds_refused.get(), 1);
     assert_eq!(rig.output::<String>(), "nap");
     assert_eq!(log.count("one"), 1);
-    assert_eq!(
-        rig.words(),
-        ["started", "opened nap1", "fired nap1", "one1 1 ok", "two1 1 ok", "ended"]
-    );
+    assert_eq!(rig.words(), ["started", "opened nap1", "fired nap1", "one1 1 ok", "two1 1 ok", "ended"]);
 }
 
 #[test]

@@ -36,7 +36,10 @@ fn p41_a_mismatch_parks_with_the_entry_and_the_call_and_retry_goes_on() {
     rig.run();
     let parked = rig.parked().unwrap();
     assert_eq!(parked.code, ParkCode::JournalMismatch);
-    assert!(parked.message.contains("entry 2 (attempted)") && parked.message.contains("step \"a\" #1"), "{parked:?}");
+    assert!(
+        parked.message.contains("entry 2 (attempted)") && parked.message.contains("step \"a\" #1"),
+        "{parked:?}"
+    );
     rig.registry = one("a", 1, false);
     rig.co.on(rig.uid, What::Retry { operation: "op".to_owned() });
     assert_eq!(rig.output::<u32>(), 1);

@@ -177,7 +177,6 @@ fn w02_a_newer_epoch_takes_over_and_the_older_is_refused() {
     rig.exchange();
     // The old holder still lives and reports: refused.
     std::mem::swap(&mut old, &mut rig.hosted);
-    std::mem::swap(&mut rig.session, &mut session.clone());
     let new_session = std::mem::replace(&mut rig.session, session);
     rig.finish(&order, Ok(everstep_protocol::Payload::null()));
     rig.exchange();

@@ -1,9 +1,10 @@
 //! Proves the worker's rules: on a fake coordinator that makes the engine's real decisions, mostly without threads,
 //! broker or clock. Not: the store, RabbitMQ, or that real coordinators send what this one sends.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+#![allow(unreachable_pub, clippy::unwrap_used, clippy::panic, clippy::missing_panics_doc, reason = "tests")]
 
 mod coordinator;
 mod folding;
+mod hub;
 mod journals;
 mod leases;
 mod ordering;

@@ -33,9 +33,8 @@ fn plain() -> Error {
 fn p10_p11_the_default_is_five_retries_with_doubled_delays() {
     let mut rig = Rig::new(failing(5, Retry::new, plain));
     assert_eq!(rig.output::<u32>(), 6);
-    let again = |attempt: u32, delay: u32| {
-        [format!("a1 {attempt} Busy again in {delay}"), "fired a1".to_owned()]
-    };
+    let again =
+        |attempt: u32, delay: u32| [format!("a1 {attempt} Busy again in {delay}"), "fired a1".to_owned()];
     let mut expected = vec!["started".to_owned()];
     for (attempt, delay) in (1..).zip([10_000, 20_000, 40_000, 80_000, 160_000]) {
         expected.extend(again(attempt, delay));
@@ -60,7 +59,15 @@ fn p11_max_elapsed_ends_it() {
     rig.failure();
     assert_eq!(
         rig.words(),
-        ["started", "a1 1 Busy again in 10000", "fired a1", "a1 2 Busy again in 10000", "fired a1", "a1 3 failed Busy", "ended"]
+        [
+            "started",
+            "a1 1 Busy again in 10000",
+            "fired a1",
+            "a1 2 Busy again in 10000",
+            "fired a1",
+            "a1 3 failed Busy",
+            "ended"
+        ]
     );
 }
 
@@ -139,7 +146,10 @@ fn w11_a_lost_attempt_counts_and_is_retried_after_its_delay() {
     rig.crash(true);
     let begin = rig.co.now;
     assert_eq!(rig.output::<u32>(), 2);
-    assert_eq!(rig.words(), ["started", "lost", "a1 1 WorkerLost again in 10000", "fired a1", "a1 2 ok", "ended"]);
+    assert_eq!(
+        rig.words(),
+        ["started", "lost", "a1 1 WorkerLost again in 10000", "fired a1", "a1 2 ok", "ended"]
+    );
     assert_eq!(rig.elapsed(begin), 10_000 + rig.ran_for);
 }
 
@@ -179,7 +189,16 @@ fn w11_two_losses_before_either_is_recorded_are_both_charged() {
     assert_eq!(rig.output::<u32>(), 3);
     assert_eq!(
         rig.words(),
-        ["started", "lost", "lost", "a1 1 WorkerLost again in 0", "a1 2 WorkerLost again in 20000", "fired a1", "a1 3 ok", "ended"]
+        [
+            "started",
+            "lost",
+            "lost",
+            "a1 1 WorkerLost again in 0",
+            "a1 2 WorkerLost again in 20000",
+            "fired a1",
+            "a1 3 ok",
+            "ended"
+        ]
     );
 }
 
@@ -197,7 +216,8 @@ fn p15_a_stop_by_us_does_not_count() {
 fn p04_the_output_limit_is_accepted_and_one_byte_more_is_not() {
     let registry = |bytes: usize| {
         Registry::new().workflow_fn("w", move |cx: Workflow, (): ()| async move {
-            let big = cx.step("big", (), move |_: Step, (): ()| async move { Ok::<_, Error>("x".repeat(bytes - 2)) });
+            let big = cx
+                .step("big", (), move |_: Step, (): ()| async move { Ok::<_, Error>("x".repeat(bytes - 2)) });
             let big = big.await.map(|text| text.len() + 2);
             Ok::<_, Error>(big.map_err(|error| error.to_string()))
         })
@@ -242,7 +262,8 @@ fn w31_the_body_gets_the_value_decoded_from_the_recorded_text() {
         skipped: u32,
     }
     let registry = Registry::new().workflow_fn("w", |cx: Workflow, (): ()| async move {
-        let value = cx.step("a", (), async |_: Step, (): ()| Ok::<_, Error>(Lossy { kept: 1, skipped: 2 })).await?;
+        let value =
+            cx.step("a", (), async |_: Step, (): ()| Ok::<_, Error>(Lossy { kept: 1, skipped: 2 })).await?;
         Ok::<_, Error>((value.kept, value.skipped))
     });
     assert_eq!(Rig::new(registry).output::<(u32, u32)>(), (1, 0));

@@ -202,8 +202,11 @@ impl Rig {
         let Some(order) = self.orders.pop_front() else { return false };
         let (step, _cancel) = Step::new(order.info.clone(), Arc::new(|_| {}), None);
         let run = order.run.clone();
-        let result = futures::executor::block_on(AssertUnwindSafe(async move { run(step).await }).catch_unwind())
-            .unwrap_or_else(|panic| Err(Failure::new(FailureKind::Panicked, panic_message(panic.as_ref()))));
+        let result =
+            futures::executor::block_on(AssertUnwindSafe(async move { run(step).await }).catch_unwind())
+                .unwrap_or_else(|panic| {
+                    Err(Failure::new(FailureKind::Panicked, panic_message(panic.as_ref())))
+                });
         self.advance(self.ran_for);
         self.finish(&order, result);
         true

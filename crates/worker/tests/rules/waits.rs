@@ -3,7 +3,10 @@
 use std::task::Poll;
 
 use everstep_engine::What;
-use everstep_protocol::{journal::ParkCode, message::{Report, Then, WorkerItem}};
+use everstep_protocol::{
+    journal::ParkCode,
+    message::{Report, Then, WorkerItem},
+};
 use everstep_sdk::{Error, Registry, Step, Workflow};
 use everstep_worker::hosted::Finish;
 
@@ -96,7 +99,9 @@ fn w27_it_does_not_linger_for_ever() {
     rig.wait();
     rig.inbox.clear();
     rig.advance(1100);
+    // It suspends after all, is told that there is more, and asks for it.
     rig.exchange();
+    rig.advance(100);
     rig.run();
     assert_eq!(rig.words().last().unwrap(), "ended");
 }

@@ -1,0 +1,245 @@
+//! The HTTP API as a whole: a real coordinator on the embedded store and the in-process broker, spoken to over TCP. Proves
+//! routes, statuses, problems and who is refused. Not: what workers do; there is none here, so instances stay queued.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail tests")]
+
+use std::{collections::HashMap, net::SocketAddr, path::PathBuf, sync::Arc};
+
+use everstep_broker::memory::MemoryBroker;
+use everstep_coordinator::{Coordinator, Settings, http};
+use everstep_protocol::limits::Limits;
+use everstep_store::sqlite::SqliteStore;
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::oneshot,
+};
+
+const INSTANCES: &str = "/v1/default/workflows/fulfil/instances";
+
+/// A coordinator that serves.
+struct Rig {
+    addr: SocketAddr,
+    dir: PathBuf,
+    _stop: (oneshot::Sender<()>, oneshot::Sender<()>),
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        // Left behind if it fails: the directory is a temporary one.
+        drop(std::fs::remove_dir_all(&self.dir));
+    }
+}
+
+/// An answer.
+struct Answer {
+    status: u16,
+    headers: HashMap<String, String>,
+    body: String,
+}
+
+impl Answer {
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
+    }
+
+    /// Checks that it is a problem of this status and code, and gives its detail.
+    fn problem(&self, status: u16, code: &str) -> String {
+        assert_eq!(
+            (self.status, self.headers["content-type"].as_str()),
+            (status, "application/problem+json"),
+            "{}",
+            self.body
+        );
+        let problem = self.json();
+        assert_eq!((&problem["status"], &problem["code"]), (&json!(status), &json!(code)));
+        assert_eq!(problem["type"], json!(format!("urn:everstep:problem:{code}")));
+        assert!(problem["title"].is_string() && problem["retry_safe"].is_boolean(), "{problem}");
+        problem["detail"].as_str().unwrap().to_owned()
+    }
+}
+
+impl Rig {
+    async fn new() -> Self {
+        let dir = std::env::temp_dir().join(format!("everstep-http-{}", uuid::Uuid::now_v7()));
+        let store = SqliteStore::open(&dir.join("test.db")).unwrap();
+        let limits = Limits { input_bytes: 100, ..Limits::default() };
+        let settings = Settings { limits, ..Settings::default() };
+        let coordinator =
+            Coordinator::new(Arc::new(store), Arc::new(MemoryBroker::new()), settings).await.unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let (stop_http, http_stopped) = oneshot::channel();
+        let (stop_loop, loop_stopped) = oneshot::channel();
+        tokio::spawn(http::serve(listener, coordinator.handle(), async { drop(http_stopped.await) }));
+        tokio::spawn(coordinator.run(async { drop(loop_stopped.await) }));
+        Self { addr, dir, _stop: (stop_http, stop_loop) }
+    }
+
+    async fn get(&self, path: &str) -> Answer {
+        self.ask("GET", path, &[], "").await
+    }
+
+    async fn post(&self, path: &str, body: &str) -> Answer {
+        self.ask("POST", path, &[("content-type", "application/json")], body).await
+    }
+
+    async fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+        let host = self.addr.to_string();
+        let mut lines = vec![format!("{method} {path} HTTP/1.1"), "connection: close".to_owned()];
+        if !headers.iter().any(|(name, _)| *name == "host") {
+            lines.push(format!("host: {host}"));
+        }
+        lines.push(format!("content-length: {}", body.len()));
+        lines.extend(headers.iter().map(|(name, value)| format!("{name}: {value}")));
+        let mut stream = TcpStream::connect(self.addr).await.unwrap();
+        stream.write_all(format!("{}\r\n\r\n{body}", lines.join("\r\n")).as_bytes()).await.unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await.unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        let headers = head.lines().filter_map(|line| line.split_once(": "));
+        let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        Answer { status, headers, body: body.to_owned() }
+    }
+}
+
+#[tokio::test]
+async fn p27_a_start_creates_or_exists_or_conflicts() {
+    let rig = Rig::new().await;
+    let body = r#"{"id": "o-1", "input": {"b": 9007199254740993, "a": 1.10}}"#;
+    let created = rig.post(INSTANCES, body).await;
+    assert_eq!(
+        (created.status, created.headers["location"].as_str()),
+        (201, "/v1/default/workflows/fulfil/instances/o-1")
+    );
+    assert_eq!(created.json()["status"], "queued");
+    let exists = rig.post(INSTANCES, r#"{"id":"o-1","input":{"a":1.1,"b":9007199254740993}}"#).await;
+    assert_eq!((exists.status, &exists.json()["created_at"]), (200, &created.json()["created_at"]));
+    let conflict = rig.post(INSTANCES, r#"{"id":"o-1","input":2}"#).await;
+    assert!(conflict.problem(409, "conflict").contains("another input"));
+    let journal = rig.get(&format!("{INSTANCES}/o-1/journal")).await;
+    assert!(journal.body.contains(r#""input":{"b":9007199254740993,"a":1.10}"#), "{}", journal.body);
+}
+
+#[tokio::test]
+async fn w04_a_repeated_start_gives_the_first_answer() {
+    let rig = Rig::new().await;
+    let headers = [("content-type", "application/json"), ("idempotency-key", "k-1")];
+    let first = rig.ask("POST", INSTANCES, &headers, r#"{"input":1}"#).await;
+    let again = rig.ask("POST", INSTANCES, &headers, r#"{"input":1}"#).await;
+    assert_eq!(first.status, 201);
+    assert_eq!((again.status, again.json()["id"].clone()), (first.status, first.json()["id"].clone()));
+    assert_eq!(rig.get(INSTANCES).await.json()["instances"].as_array().unwrap().len(), 1);
+    let bodyless = rig.ask("POST", INSTANCES, &[], "").await;
+    assert_eq!(bodyless.status, 201);
+}
+
+#[tokio::test]
+async fn what_a_start_must_not_say_is_named() {
+    let rig = Rig::new().await;
+    let long = format!(r#"{{"input":"{}"}}"#, "x".repeat(99));
+    let cases = [
+        (INSTANCES, r#"{"ids":1}"#, 400, "unknown_field", "`ids`"),
+        (INSTANCES, r#"{"input":1,"#, 400, "body", "line 1 column 11"),
+        (INSTANCES, r#"{"id":"a b"}"#, 400, "name", "instance id \"a b\""),
+        (INSTANCES, r#"{"input":{"a":1,"a":2}}"#, 422, "input", "\"a\" twice"),
+        (INSTANCES, &long, 413, "too_large", "101 bytes of JSON, the limit is 100"),
+        ("/v1/default/workflows/Fulfil/instances", "{}", 400, "name", "workflow name \"Fulfil\""),
+        ("/v1/De/workflows/fulfil/instances", "{}", 400, "name", "namespace \"De\""),
+        ("/v1/default/workflows/fulfil/instances?x=1", "{}", 400, "query", "`x`"),
+    ];
+    for (path, body, status, code, part) in cases {
+        let answer = rig.post(path, body).await;
+        let detail = answer.problem(status, code);
+        assert!(detail.contains(part), "{detail}");
+    }
+    let huge = "x".repeat(70_000);
+    rig.post(INSTANCES, &huge).await.problem(413, "too_large");
+    rig.ask("POST", INSTANCES, &[("content-type", "text/plain")], "{}").await.problem(415, "content_type");
+    let spaced = [("content-type", "application/json"), ("idempotency-key", "a b")];
+    rig.ask("POST", INSTANCES, &spaced, "{}").await.problem(400, "header");
+    assert_eq!(rig.get(INSTANCES).await.json(), json!({"instances": [], "next": null}));
+}
+
+#[tokio::test]
+async fn p35_instances_are_listed_page_by_page_and_say_that_nobody_serves_them() {
+    let rig = Rig::new().await;
+    for id in ["a", "b", "c"] {
+        assert_eq!(rig.post(INSTANCES, &format!(r#"{{"id":"{id}"}}"#)).await.status, 201);
+    }
+    let other = "/v1/default/workflows/other/instances";
+    assert_eq!(rig.post(other, r#"{"id":"d"}"#).await.status, 201);
+    let first = rig.get(&format!("{INSTANCES}?limit=2&status=queued")).await.json();
+    let next = first["next"].as_str().unwrap();
+    let second = rig.get(&format!("{INSTANCES}?limit=2&cursor={next}")).await.json();
+    let ids = |page: &Value| {
+        page["instances"].as_array().unwrap().iter().map(|row| row["id"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!((ids(&first), ids(&second)), (vec![json!("c"), json!("b")], vec![json!("a")]));
+    assert_eq!(first["instances"][0]["reason"]["message"], "no worker serves fulfil");
+    assert_eq!(ids(&rig.get("/v1/default/instances").await.json()).len(), 4);
+    assert_eq!(ids(&rig.get(&format!("{INSTANCES}?status=complete")).await.json()).len(), 0);
+    for query in ["status=done", "limit=0", "limit=201", "limit=x", "cursor=x", "page=2"] {
+        rig.get(&format!("{INSTANCES}?{query}")).await.problem(400, "query");
+    }
+}
+
+#[tokio::test]
+async fn p28_operations_say_the_status_that_forbids_them() {
+    let rig = Rig::new().await;
+    let one = format!("{INSTANCES}/o-1");
+    rig.get(&one).await.problem(404, "not_found");
+    rig.post(&format!("{one}/terminate"), "").await.problem(404, "not_found");
+    rig.post(INSTANCES, r#"{"id":"o-1"}"#).await;
+    rig.post(&format!("{one}/retry"), "").await.problem(409, "not_parked");
+    let headers = [("content-type", "application/json"), ("idempotency-key", "t-1")];
+    for _ in 0..2 {
+        let ended = rig.ask("POST", &format!("{one}/terminate"), &headers, r#"{"reason":"no use"}"#).await;
+        assert_eq!(ended.status, 200, "{}", ended.body);
+        assert_eq!(ended.json()["termination"]["reason"], "no use");
+    }
+    let detail = rig.post(&format!("{one}/terminate"), "").await.problem(409, "not_allowed");
+    assert!(detail.contains("the instance is terminated"), "{detail}");
+    rig.post(&format!("{one}/terminate"), r#"{"why":1}"#).await.problem(400, "unknown_field");
+    let journal = rig.get(&format!("{one}/journal?limit=1")).await.json();
+    assert_eq!((&journal["entries"][0]["kind"], &journal["next"]), (&json!("started"), &json!(1)));
+    let rest = rig.get(&format!("{one}/journal?after=1")).await.json();
+    assert_eq!((&rest["entries"][0]["message"], &rest["next"]), (&json!("no use"), &Value::Null));
+}
+
+#[tokio::test]
+async fn everything_else_is_a_problem_too() {
+    let rig = Rig::new().await;
+    rig.get("/").await.problem(404, "no_such_route");
+    let wrong = rig.ask("DELETE", INSTANCES, &[], "").await;
+    wrong.problem(405, "wrong_method");
+    assert!(wrong.headers["allow"].contains("POST"));
+    rig.get("/v1/default/workflows/%ff/instances").await.problem(400, "path");
+    rig.ask("GET", INSTANCES, &[("host", "evil.example")], "").await.problem(403, "not_from_here");
+    rig.ask("POST", INSTANCES, &[("origin", "https://evil.example")], "").await.problem(403, "not_from_here");
+    assert_eq!(rig.ask("GET", INSTANCES, &[("host", "localhost:7070")], "").await.status, 200);
+    assert_eq!(rig.get("/v1/default/rejected").await.json(), json!({"rejected": []}));
+}
+
+#[tokio::test]
+async fn probes_and_metrics_answer() {
+    let rig = Rig::new().await;
+    assert_eq!(rig.get("/healthz").await.json(), json!({"loop": true}));
+    assert_eq!(rig.get("/readyz").await.json(), json!({"loop": true, "store": true, "broker": true}));
+    let metrics = rig.get("/metrics").await;
+    assert!(metrics.body.contains("# TYPE everstep_"), "{}", metrics.body);
+}
+
+#[tokio::test]
+async fn only_a_loopback_listener_is_served() {
+    let rig = Rig::new().await;
+    let dir = rig.dir.join("other");
+    let store = SqliteStore::open(&dir.join("test.db")).unwrap();
+    let coordinator =
+        Coordinator::new(Arc::new(store), Arc::new(MemoryBroker::new()), Settings::default()).await.unwrap();
+    let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
+    let refused = http::serve(listener, coordinator.handle(), std::future::pending()).await.unwrap_err();
+    assert!(refused.to_string().contains("only a loopback address"), "{refused}");
+}

@@ -1,0 +1,172 @@
+//! Proves the table in the docs of `decide`: every pair of state and input has the outcome written there. A new input breaks
+//! the build of `word`, and a row that is missing fails. Not: the details of an outcome; see the other decide tests.
+
+mod support;
+
+use everstep_engine::What;
+use everstep_protocol::{
+    Epoch, Millis, Policy,
+    journal::End,
+    message::{OpenWait, Then},
+};
+use support::*;
+
+/// The states of the table's columns. The sender is S1, which held the lease of epoch 1 and holds the remote step "img".
+const STATES: [&str; 6] = ["held by the sender", "held by another", "ready", "waiting", "parked", "ended"];
+
+/// Instance 1 in a state, with a sleep that is due and a remote step that S1 runs, as far as the state allows.
+fn instance(state: &str) -> Store {
+    let mut store = Store::held();
+    store.report(|report| {
+        let img = OpenWait::Remote(remote(Policy::default()));
+        report.opened = vec![open(&sleep("s"), OpenWait::Sleep(Millis(9))), open(&step("img"), img)];
+    });
+    store.tell(What::StepClaim { session: S1, call: step("img").hash() });
+    match state {
+        "held by the sender" => {}
+        "ready" | "held by another" => {
+            store.tell(What::GiveBack { session: S1, epoch: Epoch(1) });
+        }
+        "waiting" => drop(store.report(|report| report.then = Then::Suspend)),
+        "parked" => drop(store.report(|report| report.then = Then::Park(parked()))),
+        "ended" => drop(store.report(|report| report.then = Then::End(End::Complete(json("1"))))),
+        other => panic!("{other}"),
+    }
+    if state == "held by another" {
+        store.tell(What::Claim { session: S2 });
+    }
+    store.pass(9);
+    assert!(state.starts_with(store.state()));
+    store
+}
+
+/// The row of an input. No wildcard: a new input has to be given a row.
+fn word(what: &What) -> &'static str {
+    match what {
+        What::Claim { .. } => "claim",
+        What::Report { .. } => "report",
+        What::GiveBack { .. } => "give back",
+        What::Due { .. } => "due",
+        What::LeaseEnded { .. } => "lease ended",
+        What::StepClaim { .. } => "step claim",
+        What::StepReport { .. } => "step report",
+        What::StepLeaseEnded { .. } => "step lease ended",
+        What::Terminate { .. } => "terminate",
+        What::Unwritable { .. } => "unwritable",
+        What::Retry { .. } => "retry",
+    }
+}
+
+/// How many inputs `word` knows.
+const INPUTS: usize = 11;
+
+/// What comes of it: entries written, messages sent, the state afterwards.
+fn outcome(state: &str, what: &What) -> String {
+    let mut store = instance(state);
+    let before = store.state();
+    let out = store.tell(what.clone());
+    let after = store.state();
+    let mut words = out.entries();
+    words.extend(out.sent());
+    if after != before {
+        words.push("->");
+        words.push(after);
+    }
+    if words.is_empty() {
+        if out.writes.is_empty() { "nothing".to_owned() } else { "noted".to_owned() }
+    } else {
+        words.join(" ")
+    }
+}
+
+/// One row: the outcome in each state, in the order of `STATES`.
+fn row(what: &What) -> [&'static str; 6] {
+    match word(what) {
+        "claim" => ["grant", "not granted", "grant -> held", "not granted", "not granted", "not granted"],
+        "report" => ["attempted ack", "fence", "fence", "fence", "fence", "fence"],
+        "give back" => ["offer -> ready", "nothing", "nothing", "nothing", "nothing", "nothing"],
+        "due" => ["fired push", "fired push", "fired", "fired offer -> ready", "fired", "nothing"],
+        "lease ended" => ["lost offer -> ready", "nothing", "nothing", "nothing", "nothing", "nothing"],
+        "step claim" => ["step grant", "step grant", "step grant", "step grant", "step grant", "step fence"],
+        "step report" => [
+            "attempted step ack push",
+            "attempted step ack push",
+            "attempted step ack",
+            "attempted step ack offer -> ready",
+            "attempted step ack",
+            "step ack",
+        ],
+        "step lease ended" => {
+            ["attempted push", "attempted push", "attempted", "attempted", "attempted", "nothing"]
+        }
+        "terminate" => [
+            "ended fence -> ended",
+            "ended fence -> ended",
+            "ended -> ended",
+            "ended -> ended",
+            "ended -> ended",
+            "noted",
+        ],
+        "unwritable" => [
+            "parked fence -> parked",
+            "parked fence -> parked",
+            "parked -> parked",
+            "parked -> parked",
+            "nothing",
+            "nothing",
+        ],
+        "retry" => ["noted", "noted", "noted", "noted", "retried offer -> ready", "noted"],
+        other => panic!("no row for {other}"),
+    }
+}
+
+fn inputs() -> Vec<What> {
+    let mut late = report(uid(1), 1, 2, 3);
+    late.results = vec![end(&step("a"), 1, ok())];
+    let operation = || "o".to_owned();
+    vec![
+        What::Claim { session: S1 },
+        reported(S1, late),
+        What::GiveBack { session: S1, epoch: Epoch(1) },
+        What::Due { call: sleep("s").hash() },
+        lease_ended(S1, true),
+        What::StepClaim { session: S1, call: step("img").hash() },
+        step_reported(S1, &step("img"), 1, ok()),
+        step_ended(S1, &step("img"), true),
+        What::Terminate { operation: operation(), reason: None },
+        What::Unwritable { message: operation() },
+        What::Retry { operation: operation() },
+    ]
+}
+
+#[test]
+fn every_pair_of_state_and_input_has_its_outcome() {
+    let mut wrong = Vec::new();
+    for what in inputs() {
+        for (state, expected) in STATES.iter().zip(row(&what)) {
+            let outcome = outcome(state, &what);
+            if outcome != expected {
+                wrong.push(format!("{} when {state}: expected {expected:?}, came {outcome:?}", word(&what)));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_input_has_its_row() {
+    let words: std::collections::BTreeSet<_> = inputs().iter().map(word).collect();
+    assert_eq!(words.len(), INPUTS);
+}
+
+#[test]
+fn every_pair_twice_in_one_batch_keeps_the_invariants() {
+    for first in inputs() {
+        for second in inputs() {
+            for state in STATES {
+                let mut store = instance(state);
+                store.batch(&[on(uid(1), first.clone()), on(uid(1), second.clone())]);
+            }
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! A scripted body: what it calls and drops at first, and after each outcome that it is handed.
+
+use std::collections::HashMap;
+
+use everstep_engine::replay::{Asked, Fed, Next, Replay};
+use everstep_protocol::{
+    Attempt, BuildName, Call, CallKind, Failure, Payload, Policy, Position, Timestamp,
+    journal::{Attempted, Entry, Fact, Lost, Opened, Outcome, Parked, Wait},
+};
+
+use super::{NOW, S1, build, call, error, fingerprint, json, key, remote};
+
+#[derive(Clone, Copy, Debug)]
+pub enum Act {
+    Step(&'static str, u8),
+    Remote(&'static str, u8),
+    Sleep(&'static str),
+    Drop(u64),
+}
+
+/// What the body does at each of its turns.
+pub type Script = Vec<Vec<Act>>;
+
+/// A replay with its body.
+#[derive(Debug)]
+pub struct Run {
+    pub replay: Replay,
+    pub calls: Vec<(Call, Asked)>,
+    pub got: Vec<(u64, Result<Payload, Failure>)>,
+    script: Script,
+    counts: HashMap<(CallKind, &'static str), u32>,
+}
+
+impl Run {
+    pub fn new(script: Script) -> Self {
+        Self::of_build(script, build())
+    }
+
+    pub fn of_build(script: Script, build: BuildName) -> Self {
+        let replay = Replay::new(build, Position(1));
+        let mut run = Self { replay, calls: Vec::new(), got: Vec::new(), script, counts: HashMap::new() };
+        run.turn();
+        run
+    }
+
+    fn turn(&mut self) {
+        for act in self.script.get(self.got.len()).cloned().unwrap_or_default() {
+            match act {
+                Act::Step(name, input) => self.made(CallKind::Step, name, Asked::Step(fingerprint(input))),
+                Act::Remote(name, input) => {
+                    self.made(CallKind::Step, name, Asked::Remote(fingerprint(input)));
+                }
+                Act::Sleep(name) => self.made(CallKind::Sleep, name, Asked::Sleep),
+                Act::Drop(number) => self.replay.dropped(number),
+            }
+        }
+    }
+
+    fn made(&mut self, kind: CallKind, name: &'static str, asked: Asked) {
+        let count = self.counts.entry((kind, name)).or_default();
+        *count += 1;
+        let call = call(kind, name, *count);
+        self.calls.push((call.clone(), asked));
+        self.replay.made(self.calls.len() as u64, call, asked);
+    }
+
+    pub fn call(&self, number: u64) -> &(Call, Asked) {
+        &self.calls[number as usize - 1]
+    }
+
+    pub fn feed(&mut self, entry: &Entry) -> Result<(), Parked> {
+        if let Fed::Resolve { number, result } = self.replay.feed(entry)? {
+            self.got.push((number, result));
+            self.turn();
+        }
+        Ok(())
+    }
+
+    pub fn feed_all(&mut self, journal: &[Entry]) -> Result<(), Parked> {
+        journal.iter().try_for_each(|entry| self.feed(entry))
+    }
+
+    /// What may run, each as a word: "start 1 attempt 2".
+    pub fn next(&mut self) -> Vec<String> {
+        let word = |next: &Next| match next {
+            Next::Start(start) => format!("start {} attempt {}", start.number, start.attempt),
+            Next::Charge(start) => format!("charge {} attempt {}", start.number, start.attempt),
+            Next::Open { number } => format!("open {number}"),
+        };
+        self.replay.next_steps().unwrap().iter().map(word).collect()
+    }
+}
+
+/// The entries of these facts, from position 2.
+pub fn journal(facts: Vec<Fact>) -> Vec<Entry> {
+    let entry = |(at, fact)| Entry { position: Position(2 + at as u64), at: NOW, fact };
+    facts.into_iter().enumerate().map(entry).collect()
+}
+
+pub fn attempted(call: &Call, attempt: u32, input: u8, outcome: Outcome) -> Fact {
+    Fact::Attempted(Attempted {
+        call: call.clone(),
+        attempt: Attempt(attempt),
+        called_after: Position(1),
+        started_at: Timestamp(NOW.0 - 1000 * (10 - i64::from(attempt))),
+        key: key(attempt as u8),
+        input: fingerprint(input),
+        policy: Policy::default(),
+        build: build(),
+        session: S1,
+        outcome,
+    })
+}
+
+pub fn succeeded(call: &Call, attempt: u32) -> Fact {
+    attempted(call, attempt, 1, Outcome::Succeeded(json(&attempt.to_string())))
+}
+
+/// A failure of which the next attempt is due so many microseconds later; none: final.
+pub fn failed_until(call: &Call, attempt: u32, later: Option<i64>) -> Fact {
+    let retry_at = later.map(|micros| Timestamp(NOW.0 + micros));
+    attempted(call, attempt, 1, Outcome::Failed { failure: error("no"), retry_at })
+}
+
+pub fn opened_sleep(call: &Call, later: i64) -> Fact {
+    let wait = Wait::Sleep { until: Timestamp(NOW.0 + later) };
+    Fact::Opened(Opened { call: call.clone(), called_after: Position(1), wait })
+}
+
+pub fn opened_remote(call: &Call) -> Fact {
+    let wait = Wait::Remote(remote(Policy::default()));
+    Fact::Opened(Opened { call: call.clone(), called_after: Position(1), wait })
+}
+
+pub fn fired(call: &Call) -> Fact {
+    Fact::Fired { call: call.clone() }
+}
+
+pub fn lost(slots: u32, counts: bool) -> Fact {
+    Fact::Lost(Lost { slots, counts, session: S1 })
+}

@@ -1,0 +1,272 @@
+//! What only PostgreSQL's store has to prove: several processes on one database, connections that die, migrations.
+
+#![allow(clippy::unwrap_used, reason = "a test fails where it is surprised")]
+
+#[path = "conformance/fixture.rs"]
+#[allow(dead_code, reason = "only the PostgreSQL half is used here")]
+mod fixture;
+#[path = "conformance/scene.rs"]
+#[allow(dead_code, reason = "only a part is used here")]
+mod scene;
+
+use std::{
+    sync::{Arc, Mutex, mpsc},
+    time::{Duration, Instant},
+};
+
+use everstep_engine::{Answer, Input, What, Writes, batch::Loaded, rows::Needs};
+use everstep_protocol::{InstanceUid, Millis, SessionId, journal::End, message::Then};
+use everstep_store::{
+    ErrorKind, Instances, Queue, Store,
+    postgres::{PostgresSettings, PostgresStore, migrate},
+};
+use fixture::{Database, Fixture, Postgres};
+use scene::{Reporting, Scene, namespace, on, payload, start, step, succeeded, workflow};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_without_schema_says_what_to_do() {
+    let database = Database::create().await;
+    let error = PostgresStore::connect(PostgresSettings::new(&database.url)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotMigrated);
+    assert!(error.to_string().contains("everstep migrate"), "{error}");
+    let applied = migrate(&database.url).await.unwrap();
+    assert_eq!((applied[0].version, applied[0].name.as_str()), (1, "tables"));
+    assert!(migrate(&database.url).await.unwrap().is_empty());
+    let store = PostgresStore::connect(PostgresSettings::new(&database.url)).await.unwrap();
+    assert_eq!(store.incarnation().await.unwrap().0, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_many_that_migrate_one_does() {
+    let database = Database::create().await;
+    let applied = futures::future::join_all((0..4).map(|_| migrate(&database.url))).await;
+    let counts: Vec<usize> = applied.into_iter().map(|applied| applied.unwrap().len()).collect();
+    assert_eq!(counts.iter().sum::<usize>(), 1, "{counts:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_unreachable_database_is_unavailable() {
+    let settings = PostgresSettings::new("postgres://nobody:nothing@127.0.0.1:1/none");
+    assert_eq!(PostgresStore::connect(settings).await.unwrap_err().kind(), ErrorKind::Unavailable);
+}
+
+/// A transaction that stays open until it is told to go on.
+struct Held {
+    go_on: mpsc::Sender<()>,
+    done: tokio::task::JoinHandle<Result<(), everstep_store::Error>>,
+}
+
+impl Held {
+    async fn begin(
+        store: Arc<dyn Store>,
+        needs: Needs,
+        writes: impl FnOnce(Loaded) -> Writes + Send + 'static,
+    ) -> Self {
+        let (inside, is_inside) = mpsc::channel();
+        let (go_on, may_go_on) = mpsc::channel::<()>();
+        let decide = move |loaded: Loaded| {
+            inside.send(()).unwrap();
+            let _ = tokio::task::block_in_place(|| may_go_on.recv());
+            writes(loaded)
+        };
+        let done = tokio::spawn(async move { store.transact(needs, Box::new(decide)).await });
+        tokio::task::spawn_blocking(move || is_inside.recv().unwrap()).await.unwrap();
+        Self { go_on, done }
+    }
+
+    async fn end(self) -> Result<(), everstep_store::Error> {
+        drop(self.go_on);
+        self.done.await.unwrap()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn w19_a_locked_head_is_elsewhere() {
+    let fixture = Postgres::create().await;
+    let scene = Scene::new(fixture.store());
+    let (locked, free) = (scene.start("o-1").await, scene.start("o-2").await);
+    let needs = |heads| Needs { heads, ..Needs::default() };
+    let held = Held::begin(fixture.store(), needs(vec![locked]), |_| Writes::default()).await;
+    let loaded = scene.load(needs(vec![locked, free, InstanceUid::generate()])).await;
+    assert_eq!(loaded.heads.keys().collect::<Vec<_>>(), [&free]);
+    assert_eq!(loaded.elsewhere.iter().collect::<Vec<_>>(), [&locked]);
+    assert!(loaded.now.0 > 0);
+    let loaded = scene.load(needs(vec![locked])).await;
+    assert!(loaded.heads.is_empty() && loaded.now.0 > 0 && loaded.elsewhere.len() == 1);
+    held.end().await.unwrap();
+    assert_eq!(scene.load(needs(vec![locked])).await.heads.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_racing_start_waits_and_is_a_conflict() {
+    let fixture = Postgres::create().await;
+    let scene = Scene::new(fixture.store());
+    // Both have looked before either has written.
+    let (begun, has_begun) = mpsc::channel();
+    let (go_on, may_go_on) = mpsc::channel::<()>();
+    let may_go_on = Arc::new(Mutex::new(may_go_on));
+    let race = |number: u32| {
+        let (store, begun, may_go_on) = (fixture.store(), begun.clone(), Arc::clone(&may_go_on));
+        let start = start("orders", "o-1", &number.to_string());
+        tokio::spawn(async move {
+            let input = Input::Start(Box::new(start));
+            let mut needs = Needs::default();
+            input.needs(&mut needs);
+            let decide = move |loaded| {
+                begun.send(()).unwrap();
+                let _ = tokio::task::block_in_place(|| may_go_on.lock().unwrap().recv());
+                let mut batch = everstep_engine::Batch::new(loaded, everstep_engine::batch::Rules::default());
+                let mut room = everstep_engine::place::Room::default();
+                batch.apply(&input, &mut room);
+                batch.finish(&mut room).0
+            };
+            store.transact(needs, Box::new(decide)).await
+        })
+    };
+    let racers = [race(1), race(2)];
+    tokio::task::spawn_blocking(move || (has_begun.recv().unwrap(), has_begun.recv().unwrap()))
+        .await
+        .unwrap();
+    drop(go_on);
+    let mut kinds = Vec::new();
+    for racer in racers {
+        kinds.push(racer.await.unwrap().map_err(|error| error.kind()));
+    }
+    kinds.sort_by_key(Result::is_err);
+    assert_eq!(kinds, [Ok(()), Err(ErrorKind::Conflict)]);
+    assert_eq!(scene.store.clean(10).await.unwrap(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_connection_that_dies_in_a_transaction_is_not_used_again() {
+    let fixture = Postgres::create().await;
+    let scene = Scene::new(fixture.store());
+    let uid = scene.start("o-1").await;
+    let needs = Needs { heads: vec![uid], ..Needs::default() };
+    let held = Held::begin(fixture.store(), needs.clone(), move |loaded| {
+        let mut head = loaded.heads[&uid].clone();
+        head.deaths = 7;
+        Writes { heads: vec![head], ..Writes::default() }
+    })
+    .await;
+    let (client, connection) =
+        tokio_postgres::connect(fixture.url(), tokio_postgres::NoTls).await.expect("it connects");
+    tokio::spawn(connection);
+    let kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+        WHERE datname = current_database() AND state = 'idle in transaction'";
+    assert_eq!(client.query(kill, &[]).await.unwrap().len(), 1);
+    assert_eq!(held.end().await.unwrap_err().kind(), ErrorKind::Unavailable);
+    // All of the pool's connections serve, and nothing was written.
+    let name = scene::name_key("orders", "o-1");
+    let views = futures::future::join_all((0..16).map(|_| scene.store.instance(&name))).await;
+    assert!(views.iter().all(|view| view.as_ref().unwrap().is_some()));
+    assert_eq!(scene.head(uid).await.deaths, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn w19_a_frozen_coordinator_loses_its_transaction() {
+    let database = Database::create().await;
+    migrate(&database.url).await.unwrap();
+    let settings =
+        PostgresSettings { idle_timeout: Duration::from_millis(100), ..PostgresSettings::new(&database.url) };
+    let store = Arc::new(PostgresStore::connect(settings).await.unwrap());
+    let scene = Scene::new(store.clone());
+    let uid = scene.start("o-1").await;
+    let needs = Needs { heads: vec![uid], ..Needs::default() };
+    let held = Held::begin(store, needs.clone(), move |loaded| {
+        let mut head = loaded.heads[&uid].clone();
+        head.deaths = 7;
+        Writes { heads: vec![head], ..Writes::default() }
+    })
+    .await;
+    while scene.load(needs.clone()).await.heads.is_empty() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(held.end().await.unwrap_err().kind(), ErrorKind::Unavailable);
+    assert_eq!(scene.head(uid).await.deaths, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn an_offer_and_a_claim_at_once_leave_no_ready_row() {
+    let fixture = Postgres::create().await;
+    let scene = Arc::new(Scene::new(fixture.store()));
+    let queues = [Queue::Run(namespace(), workflow("orders"))];
+    for round in 0..20 {
+        let mut uids = Vec::new();
+        for number in 0..5 {
+            uids.push(scene.start(&format!("o-{round}-{number}")).await);
+        }
+        let session = SessionId::generate();
+        let claims = uids.iter().map(|uid| on(*uid, What::Claim { session })).collect();
+        let offers = async {
+            for _ in 0..5 {
+                scene.store.offer(&queues, 1_000, Millis(0)).await.unwrap();
+            }
+        };
+        let (ran, ()) = futures::future::join(scene.run(claims), offers).await;
+        assert_eq!(ran.answers, vec![Answer::Granted; 5]);
+        assert!(scene.store.offer(&queues, 1_000, Millis(0)).await.unwrap().rows.is_empty());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn text_that_the_database_cannot_hold_is_refused_alone() {
+    let fixture = Postgres::create().await;
+    let scene = Scene::new(fixture.store());
+    let mut bad = start("orders", "bad", "1");
+    // Nothing that passed the edge looks like this.
+    bad.input = everstep_protocol::Payload::from_trusted("\"\0\"".to_owned());
+    let good = start("orders", "good", "1");
+    let both = [bad, good.clone()].map(|start| Input::Start(Box::new(start))).to_vec();
+    assert_eq!(scene.try_run(both).await.map(|_| ()).unwrap_err().kind(), ErrorKind::Refused);
+    assert_eq!(scene.run(vec![Input::Start(Box::new(good))]).await.answers, [Answer::Created]);
+}
+
+/// Not a benchmark: it shows what a batch costs and fails only if that is off by a lot.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_of_two_hundred_takes_milliseconds() {
+    let fixture = Postgres::create().await;
+    let scene = Scene::new(fixture.store());
+    let session = SessionId::generate();
+    let (rounds, size) = (30, 70);
+    let mut took = Vec::new();
+    let mut held: Vec<InstanceUid> = Vec::new();
+    let mut ready: Vec<InstanceUid> = Vec::new();
+    for round in 0..rounds {
+        // As under load: the starts of some, the claims of others, the only reports of others again.
+        let mut inputs = Vec::new();
+        let mut starting = Vec::new();
+        for number in 0..size {
+            let mut start =
+                start("orders", &format!("o-{round}-{number}"), r#"{"customer":"c-1","total":12.5}"#);
+            start.message = Some(scene::message("app", &format!("m-{round}-{number}")));
+            starting.push(start.uid);
+            inputs.push(Input::Start(Box::new(start)));
+        }
+        inputs.extend(ready.iter().map(|uid| on(*uid, What::Claim { session })));
+        let heads = scene.load(Needs { heads: held.clone(), ..Needs::default() }).await.heads;
+        for uid in &held {
+            let mut report = Reporting::of(&heads[uid], session);
+            for number in 1..=5 {
+                report = report.result(succeeded(&step(&format!("step-{number}")), r#"{"ok":true,"n":1}"#));
+            }
+            inputs.push(on(*uid, report.then(Then::End(End::Complete(payload("1"))))));
+        }
+        let count = inputs.len();
+        let begun = Instant::now();
+        scene.run(inputs).await;
+        if count == 3 * size {
+            took.push(begun.elapsed());
+        }
+        held = std::mem::replace(&mut ready, starting);
+    }
+    took.sort_unstable();
+    let median = took[took.len() / 2];
+    println!(
+        "a batch of {} inputs: median {median:?}, best {:?}, worst {:?}",
+        3 * size,
+        took[0],
+        took[took.len() - 1]
+    );
+    assert!(median < Duration::from_millis(500), "{took:?}");
+}

@@ -1,0 +1,14 @@
+//! System tests, one per rule of the specification, on both back ends where storage or broker matter.
+//!
+//! What they prove: whole systems keep the rules while their parts are killed, cut off and robbed of messages. What they do
+//! not: every interleaving (the simulator), every commit point (the crash matrix), speed (the benchmark).
+
+mod instances;
+mod leases;
+mod queues;
+mod remote;
+mod replay;
+mod retries;
+mod steps;
+mod storms;
+mod time;

@@ -1,0 +1,223 @@
+//! Load under faults: rule W36, promise 2 and the death of coordinators. Nothing is lost, nothing is doubled, nothing that was
+//! recorded is run again. The seed is printed. Not here: tens of millions of steps (the simulator).
+
+use std::{collections::HashMap, time::Duration};
+
+use everstep::{Error, Registry, Retry, Step, Workflow};
+use everstep_protocol::journal::{Fact, Outcome};
+use everstep_system_tests::{DEADLINE, Kind, Log, Setup, World, on_both, within};
+use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
+
+const STEPS: u32 = 4;
+
+/// Steps that take a moment, each leaving a line in the log; a short sleep and a parallel pair among them.
+fn busy(log: &Log) -> Registry {
+    let log = log.clone();
+    Registry::new().workflow_fn("busy", move |cx: Workflow, (): ()| {
+        let log = log.clone();
+        async move {
+            let id = cx.instance_id().to_owned();
+            let work = |number: u32| {
+                let (log, id) = (log.clone(), id.clone());
+                let step = cx.step("work", number, move |_: Step, number: u32| {
+                    let (log, id) = (log.clone(), id.clone());
+                    async move {
+                        log.push(format!("{id} {number}"));
+                        tokio::time::sleep(Duration::from_millis(15)).await;
+                        Ok::<_, Error>(number)
+                    }
+                });
+                step.retry(Retry::constant("10ms").limit(1_000))
+            };
+            let mut sum = work(1).await?;
+            cx.sleep("breath", 40).await?;
+            let (two, three) = futures::future::join(work(2), work(3)).await;
+            sum += two? + three?;
+            cx.sleep("long breath", 300).await?;
+            sum += work(STEPS).await?;
+            Ok::<_, Error>(sum)
+        }
+    })
+}
+
+async fn load(world: &World, count: usize) {
+    let starts =
+        (0..count).map(|number| async move { world.begin("busy", &format!("b-{number}"), &()).await });
+    futures::future::join_all(starts).await;
+}
+
+/// Waits for all ends and checks each instance's journal against what its steps did.
+async fn check(world: &World, log: &Log, count: usize) {
+    let limit = Duration::from_secs(150);
+    if tokio::time::timeout(limit, world.ends().count(count)).await.is_err() {
+        let ended: Vec<_> = world.ends().all().into_iter().map(|end| end.id).collect();
+        let missing = (0..count)
+            .map(|number| format!("b-{number}"))
+            .find(|id| !ended.contains(id))
+            .expect("one is missing");
+        panic!(
+            "{} of {count} have ended within {limit:?}; {missing}:\n{}",
+            ended.len(),
+            world.report("busy", &missing).await
+        );
+    }
+    assert!(world.ends().doubled().is_empty());
+    let mut runs: HashMap<String, Vec<u32>> = HashMap::new();
+    for line in log.lines() {
+        let (id, number) = line.split_once(' ').expect("an id and a number");
+        runs.entry(id.to_owned()).or_default().push(number.parse().expect("a number"));
+    }
+    assert_eq!(runs.len(), count);
+    let mut repeated = 0;
+    for end in world.ends().all() {
+        assert_eq!(end.output::<u32>(), 10, "{}", end.id);
+        let runs = &runs[&end.id];
+        // Once a later phase has begun, everything before it was recorded and is not run again.
+        let phase = |number: &u32| [0, 0, 1, 1, 2][*number as usize];
+        assert!(
+            runs.iter().map(phase).is_sorted(),
+            "{}: {runs:?}\n{}",
+            end.id,
+            world.report("busy", &end.id).await
+        );
+        repeated += runs.len() - STEPS as usize;
+        let journal = world.journal("busy", &end.id).await;
+        assert!(journal.iter().zip(1..).all(|(entry, position)| entry.position.0 == position), "{}", end.id);
+        for number in 1..=STEPS {
+            let outputs = journal.iter().filter(|entry| {
+                matches!(&entry.fact, Fact::Attempted(attempt)
+                if attempt.call.count == number && matches!(attempt.outcome, Outcome::Succeeded(_)))
+            });
+            assert_eq!(outputs.count(), 1, "{} step {number}", end.id);
+        }
+        assert_eq!(journal.iter().filter(|entry| matches!(entry.fact, Fact::Ended(_))).count(), 1);
+    }
+    println!("{:?}: {count} instances, {repeated} step runs repeated", world.kind());
+}
+
+fn rng() -> StdRng {
+    let seed: u64 = rand::random();
+    println!("seed {seed}");
+    StdRng::seed_from_u64(seed)
+}
+
+on_both! {
+    async fn w36_two_hundred_instances_under_random_deaths_of_workers(setup) {
+        let (log, mut rng) = (Log::new(), rng());
+        let setup = setup.coordinator(|settings| settings.deaths_max = 1_000);
+        let mut world = setup.start().await;
+        let mut alive = vec![world.add_worker(busy(&log)).await, world.add_worker(busy(&log)).await];
+        load(&world, 200).await;
+        for death in 1..=8 {
+            // The next death comes after a random amount of work.
+            let target = (log.lines().len() + rng.random_range(10..80)).min(790);
+            within("progress", DEADLINE, async {
+                tokio::select! {
+                    () = log.grown(target) => {}
+                    () = world.ends().count(200) => {}
+                }
+            }).await;
+            let victim = alive.swap_remove(rng.random_range(0..alive.len()));
+            if death % 4 == 0 { world.stop_worker(victim).await } else { world.crash_worker(victim).await }
+            alive.push(world.add_worker(busy(&log)).await);
+        }
+        check(&world, &log, 200).await;
+    }
+
+    async fn promise_2_purging_every_queue_again_and_again_loses_and_doubles_nothing(setup) {
+        let log = Log::new();
+        // Little room and a busy broker, so that there is something to lose.
+        let setup = setup.worker(|settings| {
+            settings.instances = 20;
+            settings.prefetch = 5;
+        });
+        let mut world = setup.start().await;
+        world.add_worker(busy(&log)).await;
+        world.add_worker(busy(&log)).await;
+        load(&world, 300).await;
+        let mut purged = 0;
+        for _ in 0..12 {
+            purged += world.purge();
+            let target = (log.lines().len() + 40).min(1_150);
+            within("progress", DEADLINE, async {
+                tokio::select! {
+                    () = log.grown(target) => {}
+                    () = world.ends().count(300) => {}
+                }
+            }).await;
+        }
+        check(&world, &log, 300).await;
+        println!("{purged} messages were lost");
+        assert!(purged > 0);
+    }
+
+    async fn w08_short_outages_of_the_broker_under_load(setup) {
+        let (log, mut rng) = (Log::new(), rng());
+        let mut world = setup.start().await;
+        world.add_worker(busy(&log)).await;
+        load(&world, 100).await;
+        for _ in 0..4 {
+            let target = (log.lines().len() + rng.random_range(10..60)).min(390);
+            within("progress", DEADLINE, async {
+                tokio::select! {
+                    () = log.grown(target) => {}
+                    () = world.ends().count(100) => {}
+                }
+            }).await;
+            world.every_way(everstep_system_tests::Way::Cut);
+            tokio::time::sleep(Duration::from_millis(rng.random_range(50..1_500))).await;
+            world.every_way(everstep_system_tests::Way::Open);
+        }
+        check(&world, &log, 100).await;
+    }
+
+    async fn w13_the_coordinator_dies_again_and_again_under_load(setup) {
+        let (log, mut rng) = (Log::new(), rng());
+        let mut world = setup.start().await;
+        world.add_worker(busy(&log)).await;
+        load(&world, 100).await;
+        for number in 0..4 {
+            let target = (log.lines().len() + rng.random_range(10..60)).min(390);
+            within("progress", DEADLINE, async {
+                tokio::select! {
+                    () = log.grown(target) => {}
+                    () = world.ends().count(100) => {}
+                }
+            }).await;
+            world.crash_coordinator(number).await;
+            world.add_coordinator().await;
+        }
+        check(&world, &log, 100).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn w16_one_of_two_coordinators_dies_in_mid_load() {
+    let log = Log::new();
+    let mut world = Setup::new(Kind::Fleet).coordinators(2).start().await;
+    world.add_worker(busy(&log)).await;
+    world.add_worker(busy(&log)).await;
+    load(&world, 200).await;
+    log.grown(150).await;
+    world.crash_coordinator(0).await;
+    log.grown(400).await;
+    world.add_coordinator().await;
+    world.crash_coordinator(1).await;
+    check(&world, &log, 200).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn w16_coordinators_that_come_and_go_gracefully_disturb_nobody() {
+    let log = Log::new();
+    let mut world = Setup::new(Kind::Fleet).start().await;
+    world.add_worker(busy(&log)).await;
+    load(&world, 100).await;
+    log.grown(50).await;
+    world.add_coordinator().await;
+    world.stop_coordinator(0).await;
+    log.grown(200).await;
+    world.add_coordinator().await;
+    world.stop_coordinator(1).await;
+    check(&world, &log, 100).await;
+    assert_eq!(log.lines().len(), 400, "nothing ran twice");
+}

@@ -1,0 +1,121 @@
+//! What goes in and out of a hosted instance.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use everstep_engine::retry::Asked;
+use everstep_protocol::{
+    Attempt, BuildName, Epoch, Failure, InstanceUid, Millis, Payload, SessionId, limits::Limits,
+    message::WorkerItem,
+};
+use everstep_sdk::{
+    Registry,
+    host::{DelayFn, StepFn, StepInfo},
+};
+
+use crate::{metrics::Metrics, watch::Watch};
+
+/// What all instances of one session share.
+pub struct Env {
+    /// The workflows.
+    pub registry: Registry,
+    /// The build of the code.
+    pub build: BuildName,
+    /// The session.
+    pub session: SessionId,
+    /// The installation's limits.
+    pub limits: Limits,
+    /// See [`Settings::linger`](crate::Settings::linger).
+    pub linger: Duration,
+    /// Who is polled.
+    pub watch: Arc<Watch>,
+    /// Where is counted.
+    pub metrics: Metrics,
+    /// Is told, from any thread, that something foreign woke a body.
+    pub foreign: ForeignListener,
+}
+
+/// See [`Env::foreign`].
+pub type ForeignListener = Arc<dyn Fn(InstanceUid, Epoch) + Send + Sync>;
+
+/// What a turn asks for.
+#[derive(Debug)]
+pub enum Out {
+    /// Send this; it is worth nothing after this time.
+    Send(WorkerItem, Duration),
+    /// Start an attempt.
+    Start(Box<Order>),
+    /// Cancel the attempt of this call, running or waiting for a slot.
+    Cancel {
+        /// The call's number.
+        number: u64,
+    },
+    /// The instance is no longer held; nothing more comes.
+    Finished(Finish),
+}
+
+/// How a lease ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finish {
+    /// The instance waits.
+    Suspended,
+    /// The body has returned.
+    Ended,
+    /// It is parked.
+    Parked,
+    /// It was given back.
+    GivenBack,
+}
+
+/// An attempt to run.
+pub struct Order {
+    /// The call's number.
+    pub number: u64,
+    /// What the step function is told.
+    pub info: StepInfo,
+    /// Runs the attempt.
+    pub run: StepFn,
+    /// Computes the delay after a failure.
+    pub delay: Option<DelayFn>,
+    /// The last progress of the call's attempts in this worker.
+    pub progress: Progress,
+}
+
+/// The last progress of a call's attempts.
+pub type Progress = Arc<Mutex<Option<Payload>>>;
+
+/// An attempt that has ended.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    /// The call's number.
+    pub number: u64,
+    /// Which attempt.
+    pub attempt: Attempt,
+    /// How long it ran.
+    pub ran_for: Millis,
+    /// Its outcome.
+    pub result: Result<Payload, Failure>,
+    /// Who says when the next attempt may start.
+    pub asked: Asked,
+}
+
+impl fmt::Debug for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Order")
+            .field("number", &self.number)
+            .field("info", &self.info)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Env {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Env")
+            .field("session", &self.session)
+            .field("build", &self.build)
+            .finish_non_exhaustive()
+    }
+}
