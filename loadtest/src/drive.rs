@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail};
-use everstep_broker::{Broker, Consume, Consumer, Declaration, Incoming, Outgoing, Properties, QueueDeclaration, QueueKind};
+use everstep_broker::{Broker, Confirmation, Consume, Consumer, Declaration, Incoming, Outgoing, Properties, QueueDeclaration, QueueKind};
 use everstep_protocol::{
     Namespace, Position, Timestamp,
     journal::{Fact, Wait},
@@ -108,15 +108,34 @@ impl Producer {
             let room = shape.in_flight - started.len();
             let count = room.min(shape.instances - next);
             if count > 0 {
-                let messages = (next..next + count).map(|number| self.start(prefix, number)).collect();
                 let now = Instant::now();
                 started.extend((next..next + count).map(|number| (format!("{prefix}-{number}"), now)));
-                self.broker.send_confirmed(messages, true).await?;
+                self.publish((next..next + count).map(|number| self.start(prefix, number)).collect()).await?;
                 next += count;
             }
             self.gather(&mut started, &mut latencies).await?;
         }
         Ok(latencies)
+    }
+
+    /// Publishes until every message is confirmed: before the coordinator has declared its queues, nothing takes them.
+    async fn publish(&self, mut messages: Vec<Outgoing>) -> Result<()> {
+        let began = Instant::now();
+        while !messages.is_empty() {
+            let confirmations = self.broker.send_confirmed(messages.clone(), true).await?;
+            let left = messages.into_iter().zip(confirmations);
+            messages = left
+                .filter(|(_, confirmation)| *confirmation != Confirmation::Confirmed)
+                .map(|(message, _)| message)
+                .collect();
+            if began.elapsed() > PATIENCE {
+                bail!("{} start messages were not confirmed", messages.len());
+            }
+            if !messages.is_empty() {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+        Ok(())
     }
 
     fn start(&self, prefix: &str, number: usize) -> Outgoing {
