@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    fs::{File, TryLockError},
     io::{BufRead as _, BufReader, IsTerminal as _},
     path::{Path, PathBuf},
     process::{Child, Command, ExitCode, Stdio},
@@ -18,6 +19,9 @@ use everstep_examples::{
     payment,
 };
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Fulfils 1,000 orders in this process, against a payment service that fails now and then.
 ///
@@ -64,11 +68,11 @@ fn main() -> anyhow::Result<ExitCode> {
 
 async fn demo(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let cases = read(arguments.orders.as_deref())?;
+    let _lock = lock(&arguments.data)?;
     let done = arguments.data.join("done");
     if arguments.fresh || done.exists() {
-        remove(&arguments.data)?;
+        forget(&arguments.data)?;
     }
-    std::fs::create_dir_all(&arguments.data).context("make the data directory")?;
     let ledger = arguments.data.join("charges.jsonl");
     let payments = Payments::spawn(&ledger)?;
     configure(payments.url.clone(), arguments.planted_attempt_in_key.then_some(Fault::AttemptInKey));
@@ -139,13 +143,32 @@ fn table(ended: &HashMap<String, String>, tally: Tally, took: Duration) -> comfy
     table
 }
 
-fn remove(data: &Path) -> anyhow::Result<()> {
-    match std::fs::remove_dir_all(data) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("remove {}", data.display()))
-        }
-        _ => Ok(()),
+/// Makes the data directory, and locks it for as long as the file is open, that is, however this process ends.
+fn lock(data: &Path) -> anyhow::Result<File> {
+    std::fs::create_dir_all(data).with_context(|| format!("make {}", data.display()))?;
+    let directory = File::open(data).with_context(|| format!("open {}", data.display()))?;
+    match directory.try_lock() {
+        Ok(()) => Ok(directory),
+        Err(TryLockError::WouldBlock) => bail!(
+            "another demo runs on {}: wait for its end, or name another directory with --data",
+            data.display()
+        ),
+        Err(TryLockError::Error(error)) => Err(error).with_context(|| format!("lock {}", data.display())),
     }
+}
+
+/// Removes what a former run left, and nothing else: the directory may be anybody's. The mark of its end goes last.
+fn forget(data: &Path) -> anyhow::Result<()> {
+    for name in ["everstep.db", "everstep.db-wal", "everstep.db-shm", "charges.jsonl", "done"] {
+        let file = data.join(name);
+        match std::fs::remove_file(&file) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(error).with_context(|| format!("remove {}", file.display()));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// The payment service: this program again, in a process of its own.
