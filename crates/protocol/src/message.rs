@@ -379,7 +379,8 @@ pub struct Entries {
     pub instance: InstanceUid,
     /// The lease's epoch.
     pub epoch: Epoch,
-    /// The journal's last position when this was sent.
+    /// A position that the journal had reached when this was sent. A part of a journal that was asked for is read under no
+    /// lock and says its own last position; whoever asked knows from the grant how far the journal goes.
     pub last: Position,
     /// The entries, dense and in order.
     pub entries: Vec<Entry>,

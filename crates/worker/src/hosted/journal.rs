@@ -33,7 +33,9 @@ impl Journal {
     pub(super) fn add(&mut self, entries: Vec<Entry>, last: Position, fed: Position) {
         let end = entries.last().map(|entry| entry.position);
         self.last = self.last.max(last).max(end.unwrap_or_default());
-        if end.is_none_or(|end| end < last) {
+        // A part says where it ends, the grant said where the journal does.
+        let known = if self.is_asked_for(&entries) { self.last } else { last };
+        if end.is_none_or(|end| end < known) {
             self.more = true;
         }
         for entry in entries {
@@ -98,6 +100,12 @@ impl Journal {
         [gap, self.asked.as_ref().map(|(_, resend)| resend.at())].into_iter().flatten().min()
     }
 
+    /// Whether these entries are the part that was asked for.
+    fn is_asked_for(&self, entries: &[Entry]) -> bool {
+        let first = entries.first().map(|entry| entry.position);
+        self.asked.as_ref().is_some_and(|(after, _)| first == Some(after.next()))
+    }
+
     /// The last position up to which nothing is missing.
     fn have(&self, fed: Position) -> Position {
         let mut have = fed;
@@ -147,5 +155,22 @@ mod tests {
         assert_eq!(journal.ask(Position(0), now), Some(Position(2)));
         journal.add((3..=5).map(entry).collect(), Position(9), Position(0));
         assert_eq!(journal.ask(Position(0), now), Some(Position(5)));
+    }
+
+    #[test]
+    fn w26_each_part_is_followed_by_the_next_without_a_pause() {
+        let now = Instant::now();
+        let mut journal = Journal::default();
+        journal.add(vec![entry(1), entry(2)], Position(9), Position(0));
+        for (after, end) in [(2, 4), (4, 7)] {
+            assert_eq!(journal.ask(Position(0), now), Some(Position(after)));
+            // A part bears its own last position, not the journal's.
+            journal.add((after + 1..=end).map(entry).collect(), Position(end), Position(0));
+        }
+        assert_eq!(journal.ask(Position(0), now), Some(Position(7)));
+        // A push that was overtaken is no part: what is missing before it may be on its way.
+        journal.add(vec![entry(9)], Position(9), Position(0));
+        journal.add(vec![entry(8)], Position(9), Position(0));
+        assert_eq!(journal.ask(Position(0), now), None);
     }
 }

@@ -74,7 +74,8 @@ impl Coordinator {
             WorkerItem::GiveBack { epoch, .. } => What::GiveBack { session, epoch },
             WorkerItem::Ask { epoch, after, .. } => {
                 let entries = self.entries(instance, after);
-                let last = self.heads[&instance].position;
+                // As the real one: a part bears its own last position.
+                let last = entries.last().map_or(after, |entry| entry.position);
                 let item = CoordinatorItem::Entries(Entries { instance, epoch, last, entries });
                 return vec![(session, item)];
             }
