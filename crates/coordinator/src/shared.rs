@@ -36,6 +36,7 @@ pub(crate) struct Shared {
     sessions: RwLock<HashMap<SessionId, Arc<OpenSession>>>,
     sent: Mutex<Vec<(InstanceUid, Run)>>,
     duties: RwLock<HashSet<&'static str>>,
+    declared: Mutex<HashSet<String>>,
     pub(crate) clock: Clock,
     pub(crate) near: Mutex<Vec<(Timestamp, InstanceUid, CallHash)>>,
     pub(crate) near_changed: Notify,
@@ -113,6 +114,7 @@ impl Shared {
             sessions: RwLock::default(),
             sent: Mutex::default(),
             duties: RwLock::default(),
+            declared: Mutex::default(),
             clock: Clock { offset: AtomicI64::new(0), began },
             near: Mutex::default(),
             near_changed: Notify::new(),
@@ -172,6 +174,15 @@ impl Shared {
 
     pub(crate) fn add_sent(&self, rows: Vec<(InstanceUid, Run)>) {
         self.sent.lock().unwrap_or_else(PoisonError::into_inner).extend(rows);
+    }
+
+    /// Whether this coordinator has declared a task queue.
+    pub(crate) fn has_declared(&self, queue: &str) -> bool {
+        self.declared.lock().unwrap_or_else(PoisonError::into_inner).contains(queue)
+    }
+
+    pub(crate) fn declared(&self, queues: Vec<String>) {
+        self.declared.lock().unwrap_or_else(PoisonError::into_inner).extend(queues);
     }
 
     pub(crate) fn has_duty(&self, name: &'static str) -> bool {

@@ -70,7 +70,27 @@ pub(crate) async fn refresh(shared: &Shared) {
     shared.metrics.sessions.set(live.len() as i64);
     for session in live {
         if shared.session(session.open.session).is_none_or(|known| known.inbox != session.open.inbox) {
+            declare(shared, &session.open).await;
             shared.know(session.open);
+        }
+    }
+}
+
+/// Declares the queues that a session serves, before anything is offered to them: its worker need not have the right to
+/// (rule W14). Once per queue; those that exist already stay as they are.
+async fn declare(shared: &Shared, open: &OpenSession) {
+    let runs = open.workflows.iter().map(|workflow| topology::run_queue(&open.namespace, workflow));
+    let steps = open.pools.iter().map(|pool| topology::step_queue(&open.namespace, pool));
+    let queues: Vec<_> = runs.chain(steps).filter(|queue| !shared.has_declared(queue)).collect();
+    if queues.is_empty() {
+        return;
+    }
+    let declarations =
+        queues.iter().map(|queue| QueueDeclaration::new(queue.clone(), QueueKind::Classic).into()).collect();
+    match shared.broker.declare(declarations).await {
+        Ok(()) => shared.declared(queues),
+        Err(error) => {
+            tracing::warn!(%error, session = %open.session, "queues were not declared; the worker may have");
         }
     }
 }
@@ -161,6 +181,7 @@ async fn opened(shared: &Arc<Shared>, open: OpenSession) {
     let item = match shared.store.open_session(&open).await {
         Ok(true) => {
             tracing::info!(%session, build = %open.build, host = %open.host, "a session is open");
+            declare(shared, &open).await;
             shared.know(open);
             CoordinatorItem::Opened(Opened {
                 lease: shared.settings.lease,

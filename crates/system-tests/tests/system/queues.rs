@@ -81,6 +81,20 @@ on_both! {
         assert_eq!(declared, known);
     }
 
+    async fn w14_task_queues_exist_before_a_worker_declares_them(setup) {
+        let world = setup.start().await;
+        let mut stub = world.stub("echo").await;
+        let queue = topology::run_queue(&Namespace::default(), &WorkflowName::new("echo").expect("a valid name"));
+        assert_eq!(world.broker().depth(&queue).await.expect("the broker answers"), None);
+        // A stub consumes nothing but its inbox, as a worker that may not declare.
+        stub.open().await;
+        assert_eq!(world.broker().depth(&queue).await.expect("the broker answers"), Some(0));
+        world.begin("echo", "one", &()).await;
+        world.eventually("a task waits there", async || {
+            world.broker().depth(&queue).await.expect("the broker answers") == Some(1)
+        }).await;
+    }
+
     async fn w17_garbage_of_all_kinds_is_recorded_and_blocks_nobody(setup) {
         let setup = setup.coordinator(|settings| settings.limits.input_bytes = 2_000);
         let world = setup.serve(echo()).await;
