@@ -158,6 +158,10 @@ pub trait Schedule: Send + Sync + std::fmt::Debug + 'static {
     /// at most `window` of a queue are offered at once (rule W15). Marks them as offered.
     async fn offer(&self, queues: &[Queue], window: u32, again: Millis) -> Result<Offers, Error>;
 
+    /// Those of these queues that hold back more than may be offered: what [`offer`](Self::offer) would answer, without taking
+    /// or marking a row.
+    async fn backlog(&self, queues: &[Queue], window: u32, again: Millis) -> Result<Vec<Queue>, Error>;
+
     /// Tries to take or keep duties, each held by one coordinator at a time for `ttl`. Answers with those held.
     async fn duties(&self, coordinator: CoordinatorId, names: &[&'static str], ttl: Millis) -> Result<Vec<&'static str>, Error>;
 

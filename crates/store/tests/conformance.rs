@@ -93,6 +93,7 @@ suites! {
     schedule::{
         w23_due_waits_come_in_order_from_the_mark,
         w15_offers_keep_to_the_window,
+        w15_a_backlog_is_seen_without_taking_anything,
         offers_are_made_again,
         w15_queues_are_apart,
         a_duty_has_one_holder,

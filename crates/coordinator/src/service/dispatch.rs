@@ -1,7 +1,7 @@
 //! Offers what waits in the store: runnable instances and remote steps that were not offered with their own commit, and
 //! offers that nobody claimed (rule W15). Priority, fairness and limits will be decided here.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use everstep_protocol::{
     message::{RunTask, StepTask},
@@ -14,12 +14,12 @@ use crate::{sender::transient, shared::Shared};
 
 const EVERY: Duration = Duration::from_millis(500);
 
-/// Runs until the coordinator stops.
+/// Runs until the coordinator stops. One holds the duty and offers; the others only look which queues hold work back, so that
+/// each may offer what its own commits make runnable.
 pub(crate) async fn run(shared: Arc<Shared>) {
     loop {
-        if shared.has_duty(DISPATCH)
-            && let Err(error) = offer(&shared).await
-        {
+        let done = if shared.has_duty(DISPATCH) { offer(&shared).await } else { look(&shared).await };
+        if let Err(error) = done {
             tracing::warn!(%error, "ready rows were not offered; tried again at once");
         }
         tokio::select! {
@@ -29,13 +29,38 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     }
 }
 
-async fn offer(shared: &Shared) -> Result<(), crate::Error> {
+/// The queues that live sessions serve.
+fn served(shared: &Shared) -> Vec<Queue> {
     let (runs, steps) = shared.room().served();
-    let queues: Vec<_> = runs
-        .into_iter()
-        .map(|(namespace, workflow)| Queue::Run(namespace, workflow))
-        .chain(steps.into_iter().map(|(namespace, pool)| Queue::Step(namespace, pool)))
-        .collect();
+    let runs = runs.into_iter().map(|(namespace, workflow)| Queue::Run(namespace, workflow));
+    runs.chain(steps.into_iter().map(|(namespace, pool)| Queue::Step(namespace, pool))).collect()
+}
+
+async fn look(shared: &Shared) -> Result<(), crate::Error> {
+    let queues = served(shared);
+    if !queues.is_empty() {
+        let settings = &shared.settings;
+        let backlog = shared.store.backlog(&queues, settings.window, settings.offer_again).await?;
+        note(shared, backlog);
+    }
+    Ok(())
+}
+
+/// Every queue may be offered a window more by this coordinator, but for those that hold work back.
+fn note(shared: &Shared, backlog: Vec<Queue>) {
+    let mut runs = HashSet::new();
+    let mut steps = HashSet::new();
+    for queue in backlog {
+        match queue {
+            Queue::Run(namespace, workflow) => drop(runs.insert((namespace, workflow))),
+            Queue::Step(namespace, pool) => drop(steps.insert((namespace, pool))),
+        }
+    }
+    shared.room().set_backlog(shared.settings.window, runs, steps);
+}
+
+async fn offer(shared: &Shared) -> Result<(), crate::Error> {
+    let queues = served(shared);
     if queues.is_empty() {
         return Ok(());
     }
@@ -56,17 +81,50 @@ async fn offer(shared: &Shared) -> Result<(), crate::Error> {
             (Queue::Step(..), None) => continue,
         });
     }
-    let mut runs = std::collections::HashSet::new();
-    let mut steps = std::collections::HashSet::new();
-    for queue in offers.backlog {
-        match queue {
-            Queue::Run(namespace, workflow) => drop(runs.insert((namespace, workflow))),
-            Queue::Step(namespace, pool) => drop(steps.insert((namespace, pool))),
-        }
-    }
-    shared.room().set_backlog(settings.window, runs, steps);
+    note(shared, offers.backlog);
     if !messages.is_empty() {
         shared.broker.send(messages).await?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    //! Proves that a coordinator without the duty goes on offering. Not: what is offered; see the store's conformance.
+    use everstep_broker::MemoryBroker;
+    use everstep_protocol::{
+        BuildName, Incarnation, Namespace, SessionId, WorkflowName, message::OpenSession,
+    };
+    use everstep_store::sqlite::SqliteStore;
+
+    use super::*;
+    use crate::Settings;
+
+    #[tokio::test]
+    async fn w15_without_the_duty_the_window_is_renewed_all_the_same() {
+        let dir = std::env::temp_dir().join(format!("everstep-dispatch-{}", uuid::Uuid::now_v7()));
+        let store = Arc::new(SqliteStore::open(&dir.join("everstep.db")).expect("it opens"));
+        let broker = Arc::new(MemoryBroker::new().connection());
+        let settings = Settings { window: 2, ..Settings::default() };
+        let (shared, _ends) = Shared::new(store, broker, settings, Incarnation(1));
+        let (namespace, workflow) = (Namespace::default(), WorkflowName::new("w").expect("a valid name"));
+        shared.know(OpenSession {
+            session: SessionId::generate(),
+            namespace: namespace.clone(),
+            workflows: vec![workflow.clone()],
+            pools: Vec::new(),
+            functions: Vec::new(),
+            build: BuildName::new("b").expect("a valid name"),
+            inbox: "inbox".to_owned(),
+            slots: 1,
+            instances: 1,
+            host: "host".to_owned(),
+        });
+        let offers = || (0..3).map(|_| shared.room().offer(&namespace, &workflow)).collect::<Vec<_>>();
+        assert!(!shared.has_duty(DISPATCH));
+        assert_eq!(offers(), [true, true, false]);
+        look(&shared).await.expect("the store answers");
+        assert_eq!(offers(), [true, true, false]);
+        drop(std::fs::remove_dir_all(dir));
+    }
 }

@@ -56,6 +56,16 @@ impl Schedule for PostgresStore {
         offer(&client, queues, window as usize, again).await.map_err(|fault| fault.into_error(DOING))
     }
 
+    async fn backlog(&self, queues: &[Queue], window: u32, again: Millis) -> Result<Vec<Queue>, Error> {
+        const DOING: &str = "looking what queues hold back";
+        if queues.is_empty() {
+            return Ok(Vec::new());
+        }
+        let client = self.client(DOING).await?;
+        let scan = scan(&client, queues, window as usize, again).await;
+        scan.map(|scan| scan.backlog).map_err(|fault| fault.into_error(DOING))
+    }
+
     async fn duties(
         &self,
         coordinator: CoordinatorId,
@@ -85,12 +95,22 @@ struct Ready {
     offered_at: Option<Timestamp>,
 }
 
-async fn offer(
+/// What the heads of the queues say.
+struct Scan {
+    now: Timestamp,
+    stale: Timestamp,
+    /// What may be offered.
+    chosen: Vec<(Queue, InstanceUid, Subject)>,
+    /// Queues that hold back more.
+    backlog: Vec<Queue>,
+}
+
+async fn scan(
     client: &deadpool_postgres::Object,
     queues: &[Queue],
     window: usize,
     again: Millis,
-) -> Result<Offers, Fault> {
+) -> Result<Scan, Fault> {
     let (namespaces, (names, kinds)): (Vec<&str>, (Vec<&str>, Vec<i16>)) =
         queues.iter().map(columns).map(|(namespace, name, kind)| (namespace, (name, kind))).unzip();
     // What may be offered now, behind what is offered already, and one more, which shows a backlog.
@@ -105,17 +125,28 @@ async fn offer(
         heads[row.try_get::<_, i64>(0)? as usize - 1].push(ready);
     }
     let stale = now.minus(again);
-    let mut offers = Offers::default();
-    let mut chosen: Vec<(Queue, InstanceUid, Subject)> = Vec::new();
+    let mut scan = Scan { now, stale, chosen: Vec::new(), backlog: Vec::new() };
     for (queue, head) in queues.iter().zip(heads) {
         let waits = |ready: &Ready| ready.offered_at.is_none_or(|at| at <= stale);
         let (waiting, offered): (Vec<Ready>, Vec<Ready>) = head.into_iter().partition(waits);
         let room = window.saturating_sub(offered.len());
         if waiting.len() > room {
-            offers.backlog.push(queue.clone());
+            scan.backlog.push(queue.clone());
         }
-        chosen.extend(waiting.into_iter().take(room).map(|ready| (queue.clone(), ready.uid, ready.subject)));
+        let chosen = waiting.into_iter().take(room);
+        scan.chosen.extend(chosen.map(|ready| (queue.clone(), ready.uid, ready.subject)));
     }
+    Ok(scan)
+}
+
+async fn offer(
+    client: &deadpool_postgres::Object,
+    queues: &[Queue],
+    window: usize,
+    again: Millis,
+) -> Result<Offers, Fault> {
+    let Scan { now, stale, chosen, backlog } = scan(client, queues, window, again).await?;
+    let mut offers = Offers { rows: Vec::new(), backlog };
     if chosen.is_empty() {
         return Ok(offers);
     }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use async_trait::async_trait;
 use everstep_engine::rows::Subject;
 use everstep_protocol::{CoordinatorId, InstanceUid, Millis, Timestamp};
-use rusqlite::{CachedStatement, Connection, params};
+use rusqlite::{Connection, params};
 
 use super::{SqliteStore, column, fault};
 use crate::{Due, Error, Offers, Queue, Schedule};
@@ -71,6 +71,22 @@ impl Schedule for SqliteStore {
         self.writer.write("taking rows to offer", work).await
     }
 
+    async fn backlog(&self, queues: &[Queue], window: u32, again: Millis) -> Result<Vec<Queue>, Error> {
+        let queues = queues.to_vec();
+        let stale = self.clock.now().minus(again);
+        let work = move |connection: &Connection| {
+            let mut backlog = Vec::new();
+            for queue in queues {
+                let room = room(connection, &queue, window, stale)?;
+                if candidates(connection, &queue, stale, room as u64 + 1)?.len() > room {
+                    backlog.push(queue);
+                }
+            }
+            Ok(backlog)
+        };
+        self.reader.read("looking what queues hold back", work).await
+    }
+
     async fn duties(
         &self,
         coordinator: CoordinatorId,
@@ -120,16 +136,9 @@ fn offer(
     stale: Timestamp,
     offers: &mut Offers,
 ) -> fault::Result<()> {
-    let (statements, namespace, name) = match queue {
-        Queue::Run(namespace, workflow) => (&RUN, namespace.as_str(), workflow.as_str()),
-        Queue::Step(namespace, pool) => (&STEP, namespace.as_str(), pool.as_str()),
-    };
-    let mut offered = connection.prepare_cached(statements.offered)?;
-    let offered: u32 = offered.query_row(params![namespace, name, stale.0], |row| row.get(0))?;
-    let room = window.saturating_sub(offered) as usize;
-    let mut candidates = connection.prepare_cached(statements.candidates)?;
+    let room = room(connection, queue, window, stale)?;
     // One more than there is room for tells whether the queue holds something back.
-    let mut rows = take(&mut candidates, namespace, name, stale, room as u64 + 1)?;
+    let mut rows = candidates(connection, queue, stale, room as u64 + 1)?;
     if rows.len() > room {
         rows.truncate(room);
         offers.backlog.push(queue.clone());
@@ -142,13 +151,30 @@ fn offer(
     Ok(())
 }
 
-fn take(
-    statement: &mut CachedStatement<'_>,
-    namespace: &str,
-    name: &str,
+fn columns(queue: &Queue) -> (&'static Statements, &str, &str) {
+    match queue {
+        Queue::Run(namespace, workflow) => (&RUN, namespace.as_str(), workflow.as_str()),
+        Queue::Step(namespace, pool) => (&STEP, namespace.as_str(), pool.as_str()),
+    }
+}
+
+/// How many rows more may be offered.
+fn room(connection: &Connection, queue: &Queue, window: u32, stale: Timestamp) -> fault::Result<usize> {
+    let (statements, namespace, name) = columns(queue);
+    let mut offered = connection.prepare_cached(statements.offered)?;
+    let offered: u32 = offered.query_row(params![namespace, name, stale.0], |row| row.get(0))?;
+    Ok(window.saturating_sub(offered) as usize)
+}
+
+/// Rows to offer, oldest first.
+fn candidates(
+    connection: &Connection,
+    queue: &Queue,
     stale: Timestamp,
     limit: u64,
 ) -> fault::Result<Vec<(InstanceUid, Subject)>> {
+    let (statements, namespace, name) = columns(queue);
+    let mut statement = connection.prepare_cached(statements.candidates)?;
     let mut rows = statement.query(params![namespace, name, stale.0, limit as i64])?;
     let mut taken = Vec::new();
     while let Some(row) = rows.next()? {

@@ -97,6 +97,20 @@ pub(crate) async fn w15_offers_keep_to_the_window(store: Arc<dyn Store>) {
     assert_eq!(store.offer(&[], 4, LONG).await.unwrap().rows.len(), 0);
 }
 
+pub(crate) async fn w15_a_backlog_is_seen_without_taking_anything(store: Arc<dyn Store>) {
+    let scene = Scene::new(Arc::clone(&store));
+    let rows = (0..6).map(|number| ready("orders", None, 100 + number, false)).collect();
+    write(&scene, rows).await;
+    let backlog = async |window| store.backlog(&[orders()], window, LONG).await.unwrap();
+    assert_eq!((backlog(5).await, backlog(6).await), (vec![orders()], vec![]));
+    // Nothing was marked: all of them are still there to offer.
+    assert_eq!(store.offer(&[orders()], 4, LONG).await.unwrap().rows.len(), 4);
+    assert_eq!((backlog(4).await, backlog(6).await), (vec![orders()], vec![]), "what is offered counts");
+    let steps = Queue::Step(namespace(), pool());
+    assert_eq!(store.backlog(&[steps], 1, LONG).await.unwrap(), []);
+    assert_eq!(store.backlog(&[], 1, LONG).await.unwrap(), []);
+}
+
 pub(crate) async fn offers_are_made_again(store: Arc<dyn Store>) {
     let scene = Scene::new(Arc::clone(&store));
     // Offered with the commit that made it ready, a moment ago.
