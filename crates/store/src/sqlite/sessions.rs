@@ -19,9 +19,9 @@ const BEAT: &str = "INSERT INTO session_clock (one, open_since, last_beat_at, ga
 const LIVE: &str =
     "SELECT inbox, open, opened_at, heard_at FROM session WHERE ended_at IS NULL ORDER BY session";
 const SILENT: &str = "SELECT session FROM session, session_clock
-    WHERE ended_at IS NULL AND heard_at < ?1 AND open_since < ?1 AND last_beat_at > ?2 - 2000 * gap
+    WHERE ended_at IS NULL AND heard_at <= ?1 AND open_since <= ?1 AND last_beat_at >= ?2 - 1000 * gap
     ORDER BY session";
-const SETTLED: &str = "SELECT 1 FROM session_clock WHERE open_since < ?1";
+const SETTLED: &str = "SELECT 1 FROM session_clock WHERE open_since <= ?1 AND last_beat_at >= ?2 - 1000 * gap";
 const END: &str = "UPDATE session SET ended_at = ?2, counts = ?3 WHERE session = ?1 AND ended_at IS NULL";
 const END_ALL: &str = "UPDATE session SET ended_at = ?1, counts = 1 WHERE ended_at IS NULL";
 const ORPHANS: &str = "SELECT lease.uid, subject, epoch, inbox, open, counts
@@ -79,9 +79,10 @@ impl Sessions for SqliteStore {
     }
 
     async fn settled(&self, lease: Millis) -> Result<bool, Error> {
-        let since = self.clock.now().minus(lease);
-        let work =
-            move |connection: &Connection| Ok(connection.prepare_cached(SETTLED)?.exists([since.0])?);
+        let now = self.clock.now();
+        let work = move |connection: &Connection| {
+            Ok(connection.prepare_cached(SETTLED)?.exists([now.minus(lease).0, now.0])?)
+        };
         self.reader.read("looking whether the way is open", work).await
     }
 

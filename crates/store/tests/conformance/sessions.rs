@@ -79,6 +79,15 @@ pub(crate) async fn w08_silence_counts_only_while_it_could_be_heard(store: Arc<d
     store.beat(me, long).await.unwrap();
     let fresh = Millis(5_000);
     assert!(!store.settled(fresh).await.unwrap() && store.silent(fresh).await.unwrap().is_empty());
+    // Nothing is silent or settled once the beats themselves are late by more than the gap.
+    let gap = Millis(150);
+    store.beat(me, gap).await.unwrap();
+    assert!(store.settled(none).await.unwrap());
+    assert_eq!(store.silent(none).await.unwrap(), [session]);
+    tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    assert!(!store.settled(none).await.unwrap());
+    assert!(store.silent(none).await.unwrap().is_empty());
+    store.beat(me, long).await.unwrap();
     store.end_session(session, true).await.unwrap();
     assert!(store.silent(none).await.unwrap().is_empty());
 }
