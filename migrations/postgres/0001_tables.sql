@@ -63,7 +63,9 @@ CREATE TABLE message_decision (
     answer text COLLATE "C" NOT NULL,
     PRIMARY KEY (namespace, workflow, app_id, message_id)
 );
-CREATE INDEX message_decision_by_time ON message_decision (decided_at);
+-- A decision that met an instance is kept as long as that, so cleaning never looks at it.
+CREATE INDEX message_decision_by_time ON message_decision (decided_at)
+    WHERE substr(answer, 1, 7) NOT IN ('created', 'exists:', 'conflic');
 
 -- The journals: insert-only. `entry` is the fact as MessagePack without its payload, `payload` the JSON text that was
 -- taken out of it: a step's output, an input, the instance's output.
@@ -218,6 +220,6 @@ CREATE TABLE rejected (
     headers text NOT NULL,
     body bytea NOT NULL
 );
-CREATE UNIQUE INDEX rejected_once ON rejected (namespace, workflow, app_id, message_id) WHERE message_id IS NOT NULL;
+CREATE UNIQUE INDEX rejected_once ON rejected (namespace, app_id, message_id) WHERE message_id IS NOT NULL;
 CREATE INDEX rejected_by_namespace ON rejected (namespace, at);
 CREATE INDEX rejected_by_time ON rejected (at);

@@ -55,7 +55,9 @@ CREATE TABLE message_decision (
     PRIMARY KEY (namespace, workflow, app_id, message_id)
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX message_decision_at ON message_decision (at);
+-- A decision that met an instance is kept as long as that, so cleaning never looks at it.
+CREATE INDEX message_decision_at ON message_decision (at)
+    WHERE substr(answer, 1, 7) NOT IN ('created', 'exists:', 'conflic');
 
 CREATE TABLE journal (
     uid      BLOB    NOT NULL,
@@ -186,8 +188,9 @@ CREATE TABLE rejected (
     number     INTEGER NOT NULL PRIMARY KEY,
     at         INTEGER NOT NULL,
     namespace  TEXT    NOT NULL,
-    -- Together set if the message has an id and names a workflow.
+    -- Set if the message is known to name one.
     workflow   TEXT,
+    -- Together set if the message has an id.
     app_id     TEXT,
     message_id TEXT,
     code       TEXT    NOT NULL,
@@ -195,9 +198,9 @@ CREATE TABLE rejected (
     headers    TEXT    NOT NULL,
     body_bytes INTEGER NOT NULL,
     body       BLOB    NOT NULL,
-    CHECK ((message_id IS NULL) = (workflow IS NULL) AND (message_id IS NULL) = (app_id IS NULL))
+    CHECK ((message_id IS NULL) = (app_id IS NULL))
 ) STRICT;
 
-CREATE UNIQUE INDEX rejected_message ON rejected (namespace, workflow, app_id, message_id)
+CREATE UNIQUE INDEX rejected_message ON rejected (namespace, app_id, message_id)
     WHERE message_id IS NOT NULL;
 CREATE INDEX rejected_namespace ON rejected (namespace, number);

@@ -6,22 +6,24 @@ use std::{
     time::Duration,
 };
 
+use everstep_broker::Outgoing;
 use everstep_engine::{
     Answer, Effect, Input, What, Writes,
     batch::{Batch, Loaded, Verdict},
     rows::Needs,
+    start::MessageKey,
 };
 use everstep_protocol::{
     InstanceId, InstanceUid, Payload, Run,
     journal::Entry,
     start::{StartOutcome, StartReply},
 };
-use everstep_store::{ErrorKind, Rejected};
+use everstep_store::{ErrorKind, MessageName, Rejected};
 
 use crate::{
-    arrival::{Arrival, Debt, Told},
+    arrival::{Arrival, Debt, ReplyTo, Share, Told},
     sender,
-    shared::{Rejection, Shared},
+    shared::{Rejection, Shared, rejected_reply},
 };
 
 /// How long a turn rests when no live connection took its messages.
@@ -184,7 +186,7 @@ async fn conclude(
             tracing::debug!("a lifecycle message stays in the outbox: the coordinator is stopping");
         }
     }
-    let mut replies = Vec::new();
+    let mut replies = Replies::default();
     for ((input, (debt, held)), verdict) in inputs.iter().zip(debts).zip(decided.verdicts) {
         match verdict {
             Verdict::Held => {
@@ -199,28 +201,53 @@ async fn conclude(
             }
         }
     }
-    if !replies.is_empty() && shared.broker.send(replies).await.is_err() {
-        tracing::warn!("replies to producers were not sent; a redelivery of their messages gets them");
+    replies.hand_over(shared).await;
+}
+
+/// Replies to producers, with the messages that are settled once they are handed over (rule W17).
+#[derive(Debug, Default)]
+struct Replies {
+    replies: Vec<Outgoing>,
+    messages: Vec<Share>,
+}
+
+impl Replies {
+    async fn hand_over(self, shared: &Shared) {
+        if self.replies.is_empty() {
+            return;
+        }
+        let sent = shared.broker.send(self.replies).await;
+        if let Err(error) = &sent {
+            tracing::warn!(%error, "replies to producers were not sent; their messages come again");
+            tokio::time::sleep(UNSENT_PAUSE).await;
+        }
+        for message in self.messages {
+            if sent.is_ok() { message.done() } else { message.again() }
+        }
     }
 }
 
 fn settle(
     shared: &Shared,
     input: &Input,
-    debt: Debt,
+    mut debt: Debt,
     told: Told,
     handed_over: bool,
-    replies: &mut Vec<everstep_broker::Outgoing>,
+    replies: &mut Replies,
 ) {
     let answer = told.answer.clone();
     shared.metrics.answers.with_label_values(&[answer_word(&answer)]).inc();
     if answer == Answer::FromTheFuture {
         tracing::error!(instance = ?input.instance(), "an epoch that was never given: the database has lost history");
     }
-    if let (Some(to), Input::Start(start)) = (&debt.reply_to, input) {
-        let id = told.id.as_ref().map(InstanceId::as_str);
-        replies.push(sender::reply(to, &start_reply(&answer, start.name.workflow.as_str(), id)));
-    }
+    let reply = match (debt.reply_to.take(), input) {
+        (Some(to), Input::Start(start)) => {
+            let id = told.id.as_ref().map(InstanceId::as_str);
+            let reply = start_reply(&answer, start.name.workflow.as_str(), id);
+            Some((to, reply))
+        }
+        _ => None,
+    };
     if let Some(reply) = debt.reply {
         // Whoever asked may have gone; the decision stands all the same.
         drop(reply.send(told));
@@ -228,12 +255,16 @@ fn settle(
     if let (Answer::Conflict(_), Input::Start(start)) = (&answer, input)
         && debt.message.is_some()
     {
-        return conflict(shared, start, debt.message);
+        return conflict(shared, start, debt.message, reply);
     }
-    match debt.message {
-        Some(share) if handed_over => share.done(),
-        Some(share) => share.again(),
-        None => {}
+    match (debt.message, reply) {
+        (Some(share), Some((to, reply))) if handed_over => {
+            replies.replies.push(sender::reply(&to, &reply));
+            replies.messages.push(share);
+        }
+        (Some(share), None) if handed_over => share.done(),
+        (Some(share), _) => share.again(),
+        (None, _) => {}
     }
 }
 
@@ -241,7 +272,8 @@ fn settle(
 fn conflict(
     shared: &Shared,
     start: &everstep_engine::start::Start,
-    message: Option<crate::arrival::Share>,
+    message: Option<Share>,
+    reply: Option<(ReplyTo, StartReply)>,
 ) {
     let record = Rejected {
         namespace: start.name.namespace.clone(),
@@ -253,15 +285,18 @@ fn conflict(
         headers: Payload::null(),
         body: start.input.as_str().as_bytes().to_vec(),
         body_bytes: start.input.len() as u64,
-        message: start.message.clone().map(|key| {
-            let id = start.name.id.clone();
-            (key, everstep_engine::start::Decided { id, answer: Answer::Conflict(everstep_engine::Status::Open) })
-        }),
+        message: start.message.as_ref().map(message_name),
+        // Kept with the decision itself.
+        decided: None,
     };
-    let rejection = Rejection { record, message, reply: None };
+    let rejection = Rejection { record, message, reply };
     if shared.rejections.send(rejection).is_err() {
         tracing::debug!("a conflict is recorded at its redelivery: the coordinator is stopping");
     }
+}
+
+fn message_name(key: &MessageKey) -> MessageName {
+    MessageName { app_id: key.app_id.clone(), message_id: key.message_id.clone() }
 }
 
 /// The reply to a start.
@@ -304,9 +339,15 @@ fn culprit(shared: &Shared, input: &Input, mut debts: Vec<(Debt, u8)>, message: 
                 headers: Payload::null(),
                 body: start.input.as_str().as_bytes().to_vec(),
                 body_bytes: start.input.len() as u64,
-                message: None,
+                message: start.message.as_ref().map(message_name),
+                decided: None,
             };
-            let rejection = Rejection { record, message: debt.message, reply: None };
+            let reply = debt.reply_to.map(|to| {
+                let name = &start.name;
+                let (workflow, id) = (name.workflow.to_string(), name.id.to_string());
+                (to, rejected_reply(&record.code, message, Some(workflow), Some(id)))
+            });
+            let rejection = Rejection { record, message: debt.message, reply };
             drop(shared.rejections.send(rejection));
         }
         Input::On { instance, what } => {
@@ -348,5 +389,42 @@ const fn answer_word(answer: &Answer) -> &'static str {
         Answer::Created => "created",
         Answer::Exists(_) => "exists",
         Answer::Conflict(_) => "conflict",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Proves what becomes of a message whose reply is owed. Not: what a reply says.
+    use everstep_broker::{Broker, Consume, Incoming, MemoryBroker, QueueDeclaration, QueueKind};
+    use everstep_protocol::Incarnation;
+    use everstep_store::sqlite::SqliteStore;
+
+    use super::*;
+    use crate::Settings;
+
+    #[tokio::test]
+    async fn w17_a_message_comes_again_until_its_reply_was_handed_over() {
+        let dir = std::env::temp_dir().join(format!("everstep-turn-{}", uuid::Uuid::now_v7()));
+        let store = Arc::new(SqliteStore::open(&dir.join("everstep.db")).expect("it opens"));
+        let hub = MemoryBroker::new();
+        let (mine, producer) = (hub.connection(), hub.connection());
+        let (shared, _ends) = Shared::new(store, Arc::new(mine.clone()), Settings::default(), Incarnation(1));
+        let queue = QueueDeclaration::new("starts", QueueKind::Classic);
+        let mut consumer = producer.consume(Consume::new(queue, 1)).await.expect("the broker is there");
+        producer.send(vec![Outgoing::to_queue("starts", "x")]).await.expect("the broker is there");
+        for (cut, redelivered) in [(true, false), (false, true)] {
+            let delivery = loop {
+                if let Incoming::Delivery(delivery) = consumer.next().await {
+                    break delivery;
+                }
+            };
+            assert_eq!(delivery.redelivered, redelivered);
+            let share = Share::divide(delivery.split().1, 1).pop();
+            if cut { mine.cut() } else { mine.restore() }
+            let reply = Outgoing::to_queue("replies", "y");
+            Replies { replies: vec![reply], messages: share.into_iter().collect() }.hand_over(&shared).await;
+        }
+        assert_eq!(producer.depth("starts").await.expect("the broker answers"), Some(0));
+        drop(std::fs::remove_dir_all(dir));
     }
 }

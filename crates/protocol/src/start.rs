@@ -93,6 +93,44 @@ impl StartError {
     }
 }
 
+/// What a body that is refused says of itself, as far as it is readable: for the reply to it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Claimed {
+    /// The workflow that it names, valid or not.
+    pub workflow: Option<String>,
+    /// The id that it names, valid or not.
+    pub id: Option<String>,
+}
+
+impl Claimed {
+    /// The longest text that is repeated to a producer.
+    const BYTES_MAX: usize = 256;
+
+    /// Reads what can be read.
+    #[must_use]
+    pub fn of(encoding: Encoding, body: &[u8]) -> Self {
+        #[derive(Default, Deserialize)]
+        struct Lenient {
+            #[serde(default)]
+            workflow: serde_json::Value,
+            #[serde(default)]
+            id: serde_json::Value,
+        }
+        if !is_map(encoding, body) {
+            return Self::default();
+        }
+        let read: Lenient = match encoding {
+            Encoding::Json => serde_json::from_slice(body).unwrap_or_default(),
+            Encoding::MessagePack => rmp_serde::from_slice(body).unwrap_or_default(),
+        };
+        let text = |value: serde_json::Value| match value {
+            serde_json::Value::String(text) if text.len() <= Self::BYTES_MAX => Some(text),
+            _ => None,
+        };
+        Self { workflow: text(read.workflow), id: text(read.id) }
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Body {
@@ -282,6 +320,23 @@ mod tests {
     fn p04_the_limit_itself_is_accepted() {
         let exact = format!(r#"{{"workflow":"fulfil","input":"{}"}}"#, "x".repeat(98));
         assert_eq!(parse(&exact).unwrap().input.len(), 100);
+    }
+
+    #[test]
+    fn w40_a_refused_body_is_still_read_for_its_names() {
+        let claimed = |workflow: Option<&str>, id: Option<&str>| Claimed {
+            workflow: workflow.map(str::to_owned),
+            id: id.map(str::to_owned),
+        };
+        let read = |body: &str| Claimed::of(Encoding::Json, body.as_bytes());
+        assert_eq!(read(r#"{"workflow":"w","id":"x","colour":[1]}"#), claimed(Some("w"), Some("x")));
+        assert_eq!(read(r#"{"workflow":"Not A Name","id":7}"#), claimed(Some("Not A Name"), None));
+        assert_eq!(read(&format!(r#"{{"workflow":"w","id":"{}"}}"#, "y".repeat(257))), claimed(Some("w"), None));
+        for body in ["", "garbage", "[1]", r#"{"workflow":"w""#] {
+            assert_eq!(read(body), claimed(None, None), "{body}");
+        }
+        let pack = rmp_serde::to_vec_named(&serde_json::json!({"workflow": "w", "x": 1})).unwrap();
+        assert_eq!(Claimed::of(Encoding::MessagePack, &pack), claimed(Some("w"), None));
     }
 
     #[test]

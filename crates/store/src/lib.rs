@@ -24,7 +24,7 @@ use everstep_engine::{
     Writes,
     batch::Loaded,
     rows::{Needs, Subject},
-    start::{Decided, MessageKey, NameKey},
+    start::{Decided, NameKey},
 };
 use everstep_protocol::{
     CallHash, CoordinatorId, Epoch, Incarnation, InstanceUid, Millis, Namespace, Payload, Pool, Position, Run, SessionId,
@@ -228,8 +228,19 @@ pub struct Rejected {
     pub body: Vec<u8>,
     /// The body's full length.
     pub body_bytes: u64,
-    /// Its decision key, if it has a message id and names a workflow.
-    pub message: Option<(MessageKey, Decided)>,
+    /// How its producer named it; a message without a name cannot be told from its repetition.
+    pub message: Option<MessageName>,
+    /// The decision to keep for that name, if the message names a workflow.
+    pub decided: Option<(WorkflowName, Decided)>,
+}
+
+/// The name that a producer gave its message: one record per namespace and name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct MessageName {
+    /// The producer's application id; empty if it gave none.
+    pub app_id: String,
+    /// The message id.
+    pub message_id: String,
 }
 
 /// Records beside the instances.
@@ -241,11 +252,12 @@ pub trait Records: Send + Sync + std::fmt::Debug + 'static {
     /// Deletes lifecycle messages that were confirmed.
     async fn sent(&self, rows: &[(InstanceUid, Run)]) -> Result<(), Error>;
 
-    /// Records rejected messages, once per message id.
+    /// Records rejected messages, once per namespace, application id and message id.
     async fn reject(&self, rejected: &[Rejected]) -> Result<(), Error>;
 
-    /// Deletes what is past its time, at most `limit` rows a table: message decisions after 7 days, rejected records after 30,
-    /// ended sessions without leases after one. Answers with the count.
+    /// Deletes what is past its time, at most `limit` rows a table: message decisions that met no instance after 7 days
+    /// (the others last as long as their instance, rule P27), rejected records after 30, ended sessions without leases after
+    /// one. Answers with the count.
     async fn clean(&self, limit: u32) -> Result<u64, Error>;
 }
 

@@ -101,6 +101,7 @@ suites! {
     records::{
         the_outbox_keeps_a_message_until_it_is_sent,
         w17_a_message_is_rejected_once,
+        w17_a_message_without_a_workflow_is_rejected_once,
         rejected_bodies_need_not_be_text,
         a_young_record_is_not_cleaned,
     },

@@ -14,14 +14,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-use everstep_engine::{Answer, Input, What, Writes, batch::Loaded, rows::Needs};
+use everstep_engine::{
+    Answer, Input, What, Writes,
+    batch::Loaded,
+    rows::Needs,
+    start::{Decided, Start},
+};
 use everstep_protocol::{InstanceUid, Millis, SessionId, journal::End, message::Then};
 use everstep_store::{
-    ErrorKind, Instances, Queue, Store,
+    ErrorKind, Instances, MessageName, Queue, Rejected, Store,
     postgres::{PostgresSettings, PostgresStore, migrate},
 };
 use fixture::{Database, Fixture, Postgres};
-use scene::{Reporting, Scene, namespace, on, payload, start, step, succeeded, workflow};
+use scene::{Reporting, Scene, message, namespace, on, payload, start, step, succeeded, workflow};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_without_schema_says_what_to_do() {
@@ -269,4 +274,32 @@ async fn a_batch_of_two_hundred_takes_milliseconds() {
         took[took.len() - 1]
     );
     assert!(median < Duration::from_millis(500), "{took:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p27_a_decision_is_kept_as_long_as_its_instance() {
+    let fixture = Postgres::create().await;
+    let scene = Scene::new(fixture.store());
+    for (id, input) in [("created", "1"), ("exists", "1"), ("conflict", "2")] {
+        let start = start("orders", "o-1", input);
+        scene.run(vec![Input::Start(Box::new(Start { message: Some(message("app", id)), ..start }))]).await;
+    }
+    let refusal = Decided { id: "none".parse().unwrap(), answer: Answer::NotFound };
+    let rejected = Rejected {
+        namespace: namespace(),
+        code: "body".to_owned(),
+        reason: String::new(),
+        headers: payload("null"),
+        body: Vec::new(),
+        body_bytes: 0,
+        message: Some(MessageName { app_id: "app".to_owned(), message_id: "refused".to_owned() }),
+        decided: Some((workflow("orders"), refusal)),
+    };
+    fixture.store().reject(&[rejected]).await.unwrap();
+    assert_eq!(fixture.store().clean(10).await.unwrap(), 0, "they are young");
+    fixture::execute(fixture.url(), "UPDATE message_decision SET decided_at = 1").await;
+    assert_eq!(fixture.store().clean(10).await.unwrap(), 1);
+    let messages = ["created", "exists", "conflict", "refused"].map(|id| message("app", id));
+    let loaded = scene.load(Needs { messages: messages.to_vec(), ..Needs::default() }).await;
+    assert_eq!(messages.map(|key| loaded.messages.contains_key(&key)), [true, true, true, false]);
 }

@@ -13,7 +13,7 @@ use everstep_engine::{
     input,
     place::Room,
     rows::{Needs, Subject},
-    start::{NameKey, Start},
+    start::{Decided, MessageKey, NameKey, Start},
 };
 use everstep_protocol::{
     Attempt, BuildName, Call, CallKind, CoordinatorId, Epoch, Fingerprint, InstanceUid, Millis, Namespace,
@@ -22,7 +22,8 @@ use everstep_protocol::{
     message::{AttemptEnd, AttemptOutcome, Open, OpenSession, OpenWait, Report, Then},
 };
 use everstep_store::{
-    ErrorKind, Filter, Heard, Instances, Queue, Range, Records, Schedule, Sessions, StatusWord, Views,
+    ErrorKind, Filter, Heard, Instances, MessageName, Queue, Range, Records, Rejected, Schedule, Sessions, StatusWord,
+    Views,
     sqlite::SqliteStore,
 };
 
@@ -246,7 +247,7 @@ async fn w13_one_process_and_a_restart_goes_on_at_once() {
     assert!(!store.open_session(&session(me)).await.unwrap(), "an ended session never comes back");
     let orphans = store.orphans(10).await.unwrap();
     assert_eq!(orphans.len(), 1);
-    assert_eq!((orphans[0].lease.uid, orphans[0].counts), (held, false));
+    assert_eq!((orphans[0].lease.uid, orphans[0].counts), (held, true), "lost with its process");
     assert_eq!(orphans[0].open.slots, 4);
     assert_eq!(store.offer(&[queue], 10, Millis(60_000)).await.unwrap().rows.len(), 1);
     assert_eq!(store.duties(CoordinatorId::generate(), &["due"], Millis(1)).await.unwrap(), ["due"]);
@@ -398,4 +399,50 @@ async fn pages_by_status() {
     }
     uids.reverse();
     assert_eq!(seen, uids);
+}
+
+#[tokio::test]
+async fn p27_a_decision_is_kept_as_long_as_its_instance() {
+    let (_directory, path) = new_file();
+    let store = SqliteStore::open(&path).unwrap();
+    let key = |id: &str| MessageKey {
+        namespace: Namespace::default(),
+        workflow: workflow(),
+        app_id: "app".to_owned(),
+        message_id: id.to_owned(),
+    };
+    let started = |message: &str, input: &str| {
+        let (_, Input::Start(mut start)) = start("one") else { panic!("no start") };
+        start.input = Payload::from_text(input).unwrap();
+        start.fingerprint = Fingerprint::of(&start.input).unwrap();
+        start.message = Some(key(message));
+        Input::Start(start)
+    };
+    for (message, input) in [("created", "1"), ("exists", "1"), ("conflict", "2")] {
+        batch(&store, vec![started(message, input)]).await;
+    }
+    let refusal = Decided { id: "none".parse().unwrap(), answer: Answer::NotFound };
+    store
+        .reject(&[Rejected {
+            namespace: Namespace::default(),
+            code: "body".to_owned(),
+            reason: String::new(),
+            headers: Payload::null(),
+            body: Vec::new(),
+            body_bytes: 0,
+            message: Some(MessageName { app_id: "app".to_owned(), message_id: "refused".to_owned() }),
+            decided: Some((workflow(), refusal)),
+        }])
+        .await
+        .unwrap();
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    let left = || {
+        let mut statement = connection.prepare("SELECT message_id FROM message_decision ORDER BY 1").unwrap();
+        let rows = statement.query_map([], |row| row.get::<_, String>(0)).unwrap();
+        rows.map(Result::unwrap).collect::<Vec<_>>()
+    };
+    assert_eq!((store.clean(10).await.unwrap(), left().len()), (0, 4), "they are young");
+    connection.execute("UPDATE message_decision SET at = 1", []).unwrap();
+    assert_eq!(store.clean(10).await.unwrap(), 1);
+    assert_eq!(left(), ["conflict", "created", "exists"]);
 }

@@ -4,7 +4,8 @@
 use std::{sync::Arc, time::Duration};
 
 use everstep_broker::{HeaderValue, Outgoing, Properties};
-use everstep_protocol::topology;
+use everstep_protocol::{Payload, topology};
+use everstep_store::{ErrorKind, Rejected};
 use tokio::sync::mpsc;
 
 use crate::{
@@ -14,45 +15,101 @@ use crate::{
 
 const PAGE: usize = 100;
 
+/// How long it rests when no live connection took the replies.
+const UNSENT_PAUSE: Duration = Duration::from_millis(200);
+/// Bytes of the reason in a copy's header: headers have to fit into one frame.
+const REASON_BYTES: usize = 1 << 10;
+
 /// Runs until the coordinator stops.
 pub(crate) async fn run(shared: Arc<Shared>, mut rejections: mpsc::UnboundedReceiver<Rejection>) {
     let mut batch = Vec::new();
     while rejections.recv_many(&mut batch, PAGE).await > 0 {
-        let records: Vec<_> = batch.iter().map(|rejection| rejection.record.clone()).collect();
-        let mut pause = Duration::from_millis(50);
-        while let Err(error) = shared.store.reject(&records).await {
-            tracing::warn!(%error, "rejected messages were not recorded; tried again");
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(Duration::from_secs(2));
-        }
+        record(&shared, batch.iter().map(|rejection| rejection.record.clone()).collect()).await;
         let mut messages = Vec::new();
         for rejection in &batch {
             shared.metrics.rejected.with_label_values(&[known_code(&rejection.record.code)]).inc();
             messages.push(copy(rejection));
             messages.extend(rejection.reply.as_ref().map(|(to, reply)| sender::reply(to, reply)));
         }
-        if let Err(error) = shared.broker.send(messages).await {
-            tracing::warn!(%error, "copies of rejected messages were not sent; their records stand");
-        }
+        let handed_over = match shared.broker.send(messages).await {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::warn!(%error, "copies of rejected messages were not sent; their records stand");
+                tokio::time::sleep(UNSENT_PAUSE).await;
+                false
+            }
+        };
         for rejection in batch.drain(..) {
-            if let Some(share) = rejection.message {
-                share.done();
+            match rejection.message {
+                // A copy is a courtesy, a reply is owed: without it the message comes again.
+                Some(share) if handed_over || rejection.reply.is_none() => share.done(),
+                Some(share) => share.again(),
+                None => {}
             }
         }
     }
 }
 
+/// Records them. What the store will never take is recorded without what it may be that the store does not take: one bad
+/// record must not keep the others, or itself, for ever.
+async fn record(shared: &Shared, records: Vec<Rejected>) {
+    if keep(shared, &records).await {
+        return;
+    }
+    for record in records {
+        if keep(shared, std::slice::from_ref(&record)).await {
+            continue;
+        }
+        let reduced = Rejected {
+            reason: "the record of this message was refused by the store; body, headers and reason are left out".to_owned(),
+            headers: Payload::null(),
+            body: Vec::new(),
+            message: None,
+            decided: None,
+            ..record
+        };
+        if !keep(shared, &[reduced]).await {
+            tracing::error!("a rejected message could not be recorded in any form");
+        }
+    }
+}
+
+/// Writes records, again and again while the store is away. False if it will never take them.
+async fn keep(shared: &Shared, records: &[Rejected]) -> bool {
+    let mut pause = Duration::from_millis(50);
+    while let Err(error) = shared.store.reject(records).await {
+        match error.kind() {
+            ErrorKind::Refused | ErrorKind::Corrupt => {
+                tracing::error!(%error, count = records.len(), "records of rejected messages are refused");
+                return false;
+            }
+            ErrorKind::Unavailable | ErrorKind::Conflict | ErrorKind::NotMigrated | ErrorKind::InUse => {
+                tracing::warn!(%error, "rejected messages were not recorded; tried again");
+            }
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_secs(2));
+    }
+    true
+}
+
 fn copy(rejection: &Rejection) -> Outgoing {
     let record = &rejection.record;
     let mut properties = Properties { persistent: true, ..Properties::default() };
-    let reason = format!("{}: {}", record.code, record.reason);
+    let mut reason = format!("{}: {}", record.code, record.reason);
+    reason.truncate(floor_char_boundary(&reason, REASON_BYTES));
     properties.headers.insert(topology::REASON_HEADER.to_owned(), HeaderValue::Text(reason));
     Outgoing::to_queue(topology::rejected_queue(&record.namespace), record.body.clone()).with(properties)
 }
 
+/// The last end of a character at or before a length.
+fn floor_char_boundary(text: &str, length: usize) -> usize {
+    (0..=length.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default()
+}
+
 /// Labels stay bounded whatever the record says.
 fn known_code(code: &str) -> &'static str {
-    const CODES: [&str; 11] = [
+    const CODES: [&str; 12] = [
         "content_type",
         "body",
         "unknown_field",
@@ -64,6 +121,43 @@ fn known_code(code: &str) -> &'static str {
         "conflict",
         "reply_to",
         "dead_letter",
+        "unwritable",
     ];
     CODES.into_iter().find(|known| *known == code).unwrap_or("other")
+}
+
+#[cfg(test)]
+mod tests {
+    //! Proves how a copy is made and that one bad record holds nothing up. Not: what is recorded; see the store's conformance.
+    use everstep_protocol::Namespace;
+
+    use super::*;
+
+    fn rejected(reason: String) -> Rejected {
+        Rejected {
+            namespace: Namespace::default(),
+            code: "body".to_owned(),
+            reason,
+            headers: Payload::null(),
+            body: b"x".to_vec(),
+            body_bytes: 1,
+            message: None,
+            decided: None,
+        }
+    }
+
+    #[test]
+    fn w17_the_reason_in_a_copy_is_cut_between_characters() {
+        let reason = |reason: String| {
+            let copy = copy(&Rejection { record: rejected(reason), message: None, reply: None });
+            match copy.properties.headers.get(topology::REASON_HEADER) {
+                Some(HeaderValue::Text(text)) => text.clone(),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(reason("short".to_owned()), "body: short");
+        let cut = reason("\u{e9}".repeat(2_000));
+        assert_eq!((cut.len(), cut.chars().last()), (REASON_BYTES, Some('\u{e9}')));
+        assert_eq!(reason(format!("x{}", "\u{e9}".repeat(2_000))).len(), REASON_BYTES - 1);
+    }
 }

@@ -7,19 +7,19 @@ use everstep_broker::{Consume, HeaderValue, Incoming, Message, Properties, Settl
 use everstep_engine::{Input, start::MessageKey};
 use everstep_protocol::{
     Namespace, Payload, WorkflowName,
-    start::{Encoding, StartError, StartMessage, StartOutcome, StartReply},
+    start::{Claimed, Encoding, StartError, StartMessage},
     topology,
 };
-use everstep_store::Rejected;
+use everstep_store::{MessageName, Rejected};
 
 use crate::{
     arrival::{Arrival, Debt, ReplyTo, Share},
     handle::{StartRequest, prepare},
-    shared::{Rejection, Shared},
+    shared::{Rejection, Shared, rejected_reply},
 };
 
 /// Bytes of a rejected body that are kept.
-const KEPT_BYTES: usize = 1 << 20;
+pub(crate) const KEPT_BYTES: usize = 1 << 20;
 
 /// Reads the start queue of one namespace.
 pub(crate) async fn run(shared: Arc<Shared>, namespace: Namespace) -> Result<(), crate::Error> {
@@ -114,13 +114,13 @@ fn message_key(
     workflow: &WorkflowName,
     properties: &Properties,
 ) -> Option<MessageKey> {
+    let MessageName { app_id, message_id } = message_name(properties)?;
+    Some(MessageKey { namespace: namespace.clone(), workflow: workflow.clone(), app_id, message_id })
+}
+
+fn message_name(properties: &Properties) -> Option<MessageName> {
     let message_id = properties.message_id.clone().filter(|id| !id.is_empty())?;
-    Some(MessageKey {
-        namespace: namespace.clone(),
-        workflow: workflow.clone(),
-        app_id: properties.app_id.clone().unwrap_or_default(),
-        message_id,
-    })
+    Some(MessageName { app_id: properties.app_id.clone().unwrap_or_default(), message_id })
 }
 
 /// A reply may not be aimed at the engine's own queues (rule W17).
@@ -148,16 +148,9 @@ fn reject(
     tracing::info!(code = refusal.code, reason = %refusal.reason, "a start message is rejected");
     let kept = message.body.len().min(KEPT_BYTES);
     let reply = refusal.reply_to.map(|to| {
-        let reply = StartReply {
-            outcome: StartOutcome::Rejected,
-            workflow: None,
-            id: None,
-            status: None,
-            code: Some(refusal.code.to_owned()),
-            message: Some(refusal.reason.clone()),
-            retry_safe: false,
-        };
-        (to, reply)
+        let encoding = Encoding::of(message.properties.content_type.as_deref());
+        let claimed = encoding.map(|encoding| Claimed::of(encoding, &message.body)).unwrap_or_default();
+        (to, rejected_reply(refusal.code, &refusal.reason, claimed.workflow, claimed.id))
     });
     let record = Rejected {
         namespace: namespace.clone(),
@@ -166,8 +159,9 @@ fn reject(
         headers: headers(message),
         body: message.body[..kept].to_vec(),
         body_bytes: message.body.len() as u64,
+        message: message_name(&message.properties),
         // The same bytes are refused in the same way whenever they come, so no decision needs to be kept.
-        message: None,
+        decided: None,
     };
     let share = Share::divide(settle, 1).pop();
     if shared.rejections.send(Rejection { record, message: share, reply }).is_err() {

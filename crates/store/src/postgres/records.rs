@@ -21,8 +21,10 @@ const OUTBOX: &str = "SELECT instance, run, routing_key, message_id, body FROM o
 
 /// Each deletes at most $1 rows.
 const CLEAN: [&str; 3] = [
+    // By the index message_decision_by_time, which holds no decision that met an instance: those last as long as it (P27).
     "DELETE FROM message_decision WHERE ctid = ANY(ARRAY(
         SELECT ctid FROM message_decision WHERE decided_at < (SELECT everstep_clock()) - 604800000000
+        AND substr(answer, 1, 7) NOT IN ('created', 'exists:', 'conflic')
         ORDER BY decided_at LIMIT $1::bigint))",
     "DELETE FROM rejected WHERE ctid = ANY(ARRAY(
         SELECT ctid FROM rejected WHERE at < (SELECT everstep_clock()) - 2592000000000 ORDER BY at LIMIT $1::bigint))",
@@ -62,30 +64,24 @@ impl Records for PostgresStore {
         if rejected.is_empty() {
             return Ok(());
         }
-        let key = |row: &'_ Rejected| row.message.as_ref().map(|(key, _)| key.clone());
-        let decided = |row: &'_ Rejected| row.message.as_ref().map(|(_, decided)| decided.clone());
+        let workflow = |row: &Rejected| row.decided.as_ref().map(|(workflow, _)| workflow.to_string());
+        let app_id = |row: &Rejected| row.message.as_ref().map(|name| clean(&name.app_id).into_owned());
+        let message_id = |row: &Rejected| row.message.as_ref().map(|name| clean(&name.message_id).into_owned());
+        let id = |row: &Rejected| row.decided.as_ref().map(|(_, decided)| decided.id.to_string());
+        let answer = |row: &Rejected| row.decided.as_ref().map(|(_, decided)| answer::encode(&decided.answer));
         let params = params![
             rejected.iter().map(|_| Uuid::now_v7()).collect::<Vec<_>>(),
             rejected.iter().map(|row| row.body_bytes as i64).collect::<Vec<_>>(),
             rejected.iter().map(|row| row.namespace.as_str()).collect::<Vec<_>>(),
-            rejected.iter().map(|row| key(row).map(|key| key.workflow.to_string())).collect::<Vec<_>>(),
-            rejected
-                .iter()
-                .map(|row| key(row).map(|key| clean(&key.app_id).into_owned()))
-                .collect::<Vec<_>>(),
-            rejected
-                .iter()
-                .map(|row| key(row).map(|key| clean(&key.message_id).into_owned()))
-                .collect::<Vec<_>>(),
+            rejected.iter().map(workflow).collect::<Vec<_>>(),
+            rejected.iter().map(app_id).collect::<Vec<_>>(),
+            rejected.iter().map(message_id).collect::<Vec<_>>(),
             rejected.iter().map(|row| clean(&row.code)).collect::<Vec<_>>(),
             rejected.iter().map(|row| clean(&row.reason)).collect::<Vec<_>>(),
             rejected.iter().map(|row| clean(row.headers.as_str())).collect::<Vec<_>>(),
             rejected.iter().map(|row| &row.body[..row.body.len().min(BODY_BYTES_MAX)]).collect::<Vec<_>>(),
-            rejected.iter().map(|row| decided(row).map(|decided| decided.id.to_string())).collect::<Vec<_>>(),
-            rejected
-                .iter()
-                .map(|row| decided(row).map(|decided| answer::encode(&decided.answer)))
-                .collect::<Vec<_>>(),
+            rejected.iter().map(id).collect::<Vec<_>>(),
+            rejected.iter().map(answer).collect::<Vec<_>>(),
         ];
         self.execute("recording rejected messages", REJECT, params).await?;
         Ok(())

@@ -20,12 +20,14 @@ const DAY: Millis = Millis::from_secs(86_400);
 const WEEK: Millis = Millis::from_secs(7 * 86_400);
 const MONTH: Millis = Millis::from_secs(30 * 86_400);
 
-/// What is deleted after how long. Rejected records are numbered in the order of their times.
+/// What is deleted after how long. A decision that met an instance lasts as long as it, and is not in the index by time
+/// (rule P27). Rejected records are numbered in the order of their times.
 const CLEAN: [(Millis, &str); 3] = [
     (
         WEEK,
         "DELETE FROM message_decision WHERE (namespace, workflow, app_id, message_id) IN (
-            SELECT namespace, workflow, app_id, message_id FROM message_decision WHERE at < ?1 ORDER BY at LIMIT ?2)",
+            SELECT namespace, workflow, app_id, message_id FROM message_decision WHERE at < ?1
+            AND substr(answer, 1, 7) NOT IN ('created', 'exists:', 'conflic') ORDER BY at LIMIT ?2)",
     ),
     (
         MONTH,
@@ -100,10 +102,11 @@ fn outbox(connection: &Connection, before: Timestamp, limit: u32) -> fault::Resu
 
 /// A message without an id cannot be told from its repetition, so each is recorded.
 fn reject(connection: &Connection, rejected: &Rejected, now: Timestamp) -> fault::Result<()> {
-    if let Some((message, decided)) = &rejected.message {
+    let message = rejected.message.as_ref();
+    if let (Some(message), Some((workflow, decided))) = (message, &rejected.decided) {
         connection.prepare_cached(DECISION)?.execute(params![
-            message.namespace.as_str(),
-            message.workflow.as_str(),
+            rejected.namespace.as_str(),
+            workflow.as_str(),
             message.app_id,
             message.message_id,
             now.0,
@@ -111,11 +114,10 @@ fn reject(connection: &Connection, rejected: &Rejected, now: Timestamp) -> fault
             answer::encode(&decided.answer),
         ])?;
     }
-    let message = rejected.message.as_ref().map(|(message, _)| message);
     connection.prepare_cached(REJECT)?.execute(params![
         now.0,
         rejected.namespace.as_str(),
-        message.map(|message| message.workflow.as_str()),
+        rejected.decided.as_ref().map(|(workflow, _)| workflow.as_str()),
         message.map(|message| &message.app_id),
         message.map(|message| &message.message_id),
         rejected.code,

@@ -100,7 +100,7 @@ impl Drop for Database {
     }
 }
 
-async fn execute(server: &str, sql: &str) {
+pub(crate) async fn execute(server: &str, sql: &str) {
     let (client, connection) = tokio_postgres::connect(server, NoTls).await.expect("the server answers");
     let connection = tokio::spawn(connection);
     client.batch_execute(sql).await.expect("the server does as told");

@@ -8,7 +8,7 @@ use everstep_engine::{
     start::{Decided, MessageKey},
 };
 use everstep_protocol::{Millis, Run, SessionId};
-use everstep_store::{Rejected, Store};
+use everstep_store::{MessageName, Rejected, Store};
 
 use super::scene::{Scene, ends, message, namespace, payload, terminate};
 
@@ -35,7 +35,7 @@ pub(crate) async fn the_outbox_keeps_a_message_until_it_is_sent(store: Arc<dyn S
     assert!(store.outbox(Millis(0), 10).await.unwrap().is_empty());
 }
 
-fn rejected(message: Option<MessageKey>, body: &[u8]) -> Rejected {
+fn rejected(message: Option<&MessageKey>, body: &[u8]) -> Rejected {
     let decided = Decided { id: "o-1".parse().unwrap(), answer: Answer::NotFound };
     Rejected {
         namespace: namespace(),
@@ -44,15 +44,20 @@ fn rejected(message: Option<MessageKey>, body: &[u8]) -> Rejected {
         headers: payload(r#"{"x":"é"}"#),
         body: body.to_vec(),
         body_bytes: 5_000_000,
-        message: message.map(|key| (key, decided)),
+        message: message.map(named),
+        decided: message.map(|key| (key.workflow.clone(), decided)),
     }
+}
+
+fn named(key: &MessageKey) -> MessageName {
+    MessageName { app_id: key.app_id.clone(), message_id: key.message_id.clone() }
 }
 
 pub(crate) async fn w17_a_message_is_rejected_once(store: Arc<dyn Store>) {
     let scene = Scene::new(Arc::clone(&store));
     let key = message("app", "m-1");
-    store.reject(&[rejected(Some(key.clone()), b"first")]).await.unwrap();
-    store.reject(&[rejected(Some(key.clone()), b"again"), rejected(None, b"nameless")]).await.unwrap();
+    store.reject(&[rejected(Some(&key), b"first")]).await.unwrap();
+    store.reject(&[rejected(Some(&key), b"again"), rejected(None, b"nameless")]).await.unwrap();
     store.reject(&[]).await.unwrap();
     let views = store.rejected(&namespace(), 10).await.unwrap();
     let bodies: Vec<&str> = views.iter().map(|view| view.body.as_str()).collect();
@@ -72,14 +77,30 @@ pub(crate) async fn w17_a_message_is_rejected_once(store: Arc<dyn Store>) {
         Decided { id: "o-2".parse().unwrap(), answer: Answer::Conflict(everstep_engine::Status::Open) };
     let writes = Writes { messages: vec![(key.clone(), decided.clone())], ..Writes::default() };
     scene.write(Needs::default(), writes).await.unwrap();
-    store.reject(&[rejected(Some(key.clone()), b"conflict")]).await.unwrap();
+    store.reject(&[rejected(Some(&key), b"conflict")]).await.unwrap();
     assert_eq!(store.rejected(&namespace(), 10).await.unwrap()[0].body, "conflict");
     let loaded = scene.load(Needs { messages: vec![key.clone()], ..Needs::default() }).await;
     assert_eq!(loaded.messages[&key], decided);
 }
 
+/// What is refused before its workflow is known has a name all the same.
+pub(crate) async fn w17_a_message_without_a_workflow_is_rejected_once(store: Arc<dyn Store>) {
+    let key = message("app", "m-1");
+    let bare = |key: &MessageKey, body: &[u8]| Rejected { decided: None, ..rejected(Some(key), body) };
+    store.reject(&[bare(&key, b"first"), bare(&key, b"in the same batch")]).await.unwrap();
+    store.reject(&[bare(&key, b"again"), rejected(Some(&key), b"named now")]).await.unwrap();
+    store.reject(&[bare(&message("other", "m-1"), b"of another producer")]).await.unwrap();
+    let elsewhere = Rejected { namespace: "other".parse().unwrap(), ..bare(&key, b"in another namespace") };
+    store.reject(&[elsewhere]).await.unwrap();
+    let views = store.rejected(&namespace(), 10).await.unwrap();
+    let bodies: Vec<&str> = views.iter().map(|view| view.body.as_str()).collect();
+    assert_eq!(bodies, ["of another producer", "first"]);
+    assert!(views.iter().all(|view| view.message_id.as_deref() == Some("m-1")));
+    assert_eq!(store.rejected(&"other".parse().unwrap(), 10).await.unwrap().len(), 1);
+}
+
 pub(crate) async fn rejected_bodies_need_not_be_text(store: Arc<dyn Store>) {
-    let mut odd = rejected(Some(message("a\0", "m\0")), b"\xff\0\xfe");
+    let mut odd = rejected(Some(&message("a\0", "m\0")), b"\xff\0\xfe");
     odd.reason.push_str(" \0");
     store.reject(&[odd]).await.unwrap();
     let views = store.rejected(&namespace(), 10).await.unwrap();
@@ -88,7 +109,7 @@ pub(crate) async fn rejected_bodies_need_not_be_text(store: Arc<dyn Store>) {
 
 pub(crate) async fn a_young_record_is_not_cleaned(store: Arc<dyn Store>) {
     let scene = Scene::new(Arc::clone(&store));
-    store.reject(&[rejected(Some(message("app", "m-1")), b"x")]).await.unwrap();
+    store.reject(&[rejected(Some(&message("app", "m-1")), b"x")]).await.unwrap();
     let session = SessionId::generate();
     store.open_session(&super::scene::open_session(session)).await.unwrap();
     store.end_session(session, true).await.unwrap();

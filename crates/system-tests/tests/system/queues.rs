@@ -135,12 +135,20 @@ on_both! {
         expected.sort_unstable();
         assert_eq!(codes, expected);
         assert!(rejected.iter().all(|rejected| !rejected.reason.is_empty()));
+        let names: BTreeSet<_> = rejected.iter().filter_map(|rejected| rejected.message_id.clone()).collect();
+        assert_eq!(names, (0..50).map(|number| format!("bad-{number}")).collect(), "each by its message id");
+        // One that comes again is known by it, whatever it says.
+        world.publish("garbage", json("bad-7")).await;
+        world.publish("garbage", json("bad-50")).await;
+        world.eventually("the new one is recorded", async || {
+            world.store().rejected(&namespace, 100).await.expect("the store answers").len() == 51
+        }).await;
         // All are settled: nothing is left, and a coordinator that comes later finds nothing.
         world.eventually("nothing is left in the queue", async || {
             world.broker().depth(&topology::start_queue(&namespace)).await.expect("the broker answers") == Some(0)
         }).await;
         let copies = world.broker().depth(&topology::rejected_queue(&namespace)).await.expect("the broker answers");
-        assert_eq!(copies, Some(50), "the courtesy copies");
+        assert_eq!(copies, Some(52), "the courtesy copies");
     }
 
     async fn w40_replies_say_what_became_of_a_start(setup) {
@@ -164,10 +172,11 @@ on_both! {
         world.publish(r#"{"workflow":"echo","id":"one","input":2}"#, asking("m-3", "application/json")).await;
         let (_, conflict) = reply(&mut consumer).await;
         assert_eq!((conflict.outcome, conflict.retry_safe), (StartOutcome::Conflict, false));
-        world.publish(r#"{"workflow":"echo","colour":1}"#, asking("m-4", "application/json")).await;
+        world.publish(r#"{"workflow":"echo","id":"four","colour":1}"#, asking("m-4", "application/json")).await;
         let (_, rejected) = reply(&mut consumer).await;
         assert_eq!((rejected.outcome, rejected.code.as_deref(), rejected.retry_safe), (StartOutcome::Rejected, Some("unknown_field"), false));
-        assert!(rejected.message.is_some_and(|message| message.contains("colour")), "the field is named");
+        assert!(rejected.message.as_ref().is_some_and(|message| message.contains("colour")), "the field is named");
+        assert_eq!((rejected.workflow.as_deref(), rejected.id.as_deref()), (Some("echo"), Some("four")));
         // A redelivery gets the first answer, and so does a start without any identity: none.
         world.publish(body, asking("m-1", "application/json")).await;
         let (_, again) = reply(&mut consumer).await;

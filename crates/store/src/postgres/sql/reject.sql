@@ -1,4 +1,5 @@
--- Records rejected messages and the decisions on them, both once per message id (rule W17).
+-- Records rejected messages, once per namespace, application id and message id, and the decisions on those that name a
+-- workflow (rule W17).
 WITH input AS MATERIALIZED (
     SELECT *
     FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[],
@@ -8,7 +9,7 @@ WITH input AS MATERIALIZED (
     INSERT INTO message_decision (decided_at, namespace, workflow, app_id, message_id, id, answer)
     SELECT everstep_clock(), namespace, workflow, app_id, message_id, name, answer
     FROM input
-    WHERE message_id IS NOT NULL
+    WHERE message_id IS NOT NULL AND workflow IS NOT NULL
     ON CONFLICT DO NOTHING
 )
 INSERT INTO rejected (id, at, body_bytes, namespace, workflow, app_id, message_id, code, reason, headers, body)
