@@ -159,7 +159,7 @@ impl Batch {
                 decided
             }
             Admission::Created(head, entry) => {
-                self.create(start, *head, *entry, room);
+                self.create(start, &head, *entry, room);
                 let decided = Decided { id: start.name.id.clone(), answer: Answer::Created };
                 self.remember(start, &decided);
                 decided
@@ -168,16 +168,16 @@ impl Batch {
     }
 
     /// A new instance is written like any other change: its head and name first, then what makes it run.
-    fn create(&mut self, start: &Start, head: Head, entry: Entry, room: &mut Room) {
+    fn create(&mut self, start: &Start, head: &Head, entry: Entry, room: &mut Room) {
         let existing =
             Existing { uid: head.uid, fingerprint: start.fingerprint, status: head.status };
         self.loaded.names.insert(start.name.clone(), existing);
         self.loaded.heads.insert(head.uid, head.clone());
-        self.fold.create(&head, &start.name, start.fingerprint);
+        self.fold.create(head, &start.name, start.fingerprint);
         let place = room.take(&head.namespace, &head.workflow);
         let decision = runnable(head.clone(), entry, place);
         self.settle_credit(place, &decision.effects, room);
-        self.record(&head, decision);
+        self.record(head, decision);
     }
 
     fn remember(&mut self, start: &Start, decided: &Decided) {

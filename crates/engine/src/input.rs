@@ -9,6 +9,7 @@ use crate::{rows::Needs, start::Start};
 
 /// One input of a batch.
 #[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant, reason = "nearly every input is the large one")]
 pub enum Input {
     /// Somebody wants a new instance.
     Start(Box<Start>),

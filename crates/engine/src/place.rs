@@ -94,6 +94,7 @@ impl Room {
 
     /// The queues that live sessions serve.
     #[must_use]
+    #[allow(clippy::type_complexity, reason = "two lists of names, taken apart at once")]
     pub fn served(&self) -> (Vec<(Namespace, WorkflowName)>, Vec<(Namespace, Pool)>) {
         (self.serving.keys().cloned().collect(), self.pools.keys().cloned().collect())
     }

@@ -247,7 +247,7 @@ impl Replay {
         }
         made.attempt = made.attempt.max(attempted.attempt.next());
         made.losses.retain(|lost| *lost > attempted.attempt);
-        made.pinned.get_or_insert((attempted.key, attempted.policy.clone()));
+        made.pinned.get_or_insert((attempted.key, attempted.policy));
         made.first_at.get_or_insert(attempted.started_at);
         let result = match &attempted.outcome {
             Outcome::Succeeded(output) => Ok(output.clone()),
@@ -321,7 +321,7 @@ impl Made {
         let start = |attempt, made: &Self| Start {
             number,
             attempt,
-            pinned: made.pinned.clone(),
+            pinned: made.pinned,
             first_at: made.first_at,
         };
         match self.asked {

@@ -84,7 +84,7 @@ fn attempted(end: &AttemptEnd, at: Timestamp, reporter: &Reporter, limits: &Limi
         started_at: at.minus(end.ran_for),
         key: end.key,
         input: end.input,
-        policy: end.policy.clone(),
+        policy: end.policy,
         build: reporter.build.clone(),
         session: reporter.session,
         outcome: outcome(&end.outcome, at, limits),

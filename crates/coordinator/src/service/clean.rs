@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use super::duties::CLEAN;
 use crate::shared::Shared;
 
-const EVERY: Duration = Duration::from_secs(60);
+const EVERY: Duration = Duration::from_mins(1);
 const LIMIT: u32 = 1_000;
 
 /// Runs until the coordinator stops.

@@ -215,22 +215,19 @@ async fn heard(shared: &Arc<Shared>, heartbeats: Vec<Heartbeat>, suspects: &mut 
     };
     for (heartbeat, leases) in heartbeats.into_iter().zip(held) {
         let (session, inbox) = (heartbeat.session, heartbeat.inbox.clone());
-        let items = match leases {
-            Some(leases) => {
-                if shared.session(session).is_none_or(|known| known.inbox != inbox) {
-                    refresh(shared).await;
-                }
-                for credit in &heartbeat.credits {
-                    if credit.coordinator == shared.id {
-                        shared.room().credit(session, credit.limit);
-                    }
-                }
-                vec![CoordinatorItem::Heard(compare(shared, &heartbeat, &leases, suspects))]
+        let items = if let Some(leases) = leases {
+            if shared.session(session).is_none_or(|known| known.inbox != inbox) {
+                refresh(shared).await;
             }
-            None => {
-                suspects.0.remove(&session);
-                vec![CoordinatorItem::UnknownSession]
+            for credit in &heartbeat.credits {
+                if credit.coordinator == shared.id {
+                    shared.room().credit(session, credit.limit);
+                }
             }
+            vec![CoordinatorItem::Heard(compare(shared, &heartbeat, &leases, suspects))]
+        } else {
+            suspects.0.remove(&session);
+            vec![CoordinatorItem::UnknownSession]
         };
         answer(shared, session, inbox, items).await;
     }
