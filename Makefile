@@ -37,14 +37,15 @@ bench: services-up ## Measure throughput and latency
 	eval "$$($(SERVICES) env)"; cargo run --release $(LOCKED) -p everstep-loadtest -- $(ARGS)
 
 .PHONY: test
-test: services-up ## Run all tests, with PostgreSQL and RabbitMQ
+test: services-up python-env ## Run all tests, with PostgreSQL and RabbitMQ
+	cargo test --doc $(LOCKED) --workspace
 	eval "$$($(SERVICES) env)"; \
 	if cargo nextest --version >/dev/null 2>&1; then \
 	  cargo nextest run $(LOCKED) --workspace; \
 	else \
-	  cargo test $(LOCKED) --workspace --lib --bins --tests; \
-	fi; \
-	cargo test --doc $(LOCKED) --workspace
+	  cargo build $(LOCKED) --workspace --bins --examples; \
+	  cargo test --no-fail-fast $(LOCKED) --workspace --lib --bins --tests; \
+	fi
 
 .PHONY: check
 check: fmt clippy docs absences test ## Everything a change must pass
@@ -72,6 +73,10 @@ services-up: ## Start PostgreSQL and RabbitMQ for development and tests
 .PHONY: services-down
 services-down: ## Stop what services-up started; the data stays
 	$(SERVICES) down
+
+.PHONY: python-env
+python-env: ## Make the Python environment of the producers
+	scripts/python-env.sh >/dev/null
 
 .PHONY: settings
 settings: ## Write the page of all settings from the code that reads them
