@@ -200,7 +200,6 @@ async fn label(step: Step, request: LabelRequest) -> Result<String, Error> {
 }
 
 /// The example workflows and the functions of their pools.
-#[must_use]
 pub fn registry() -> Registry {
     Registry::new().workflow(fulfil).function("label", label)
 }

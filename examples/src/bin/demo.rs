@@ -113,7 +113,7 @@ async fn run(everstep: &Embedded, cases: &[Case]) -> anyhow::Result<HashMap<Stri
         bar.set_position(ended.len() as u64);
     }
     while ended.len() < cases.len() {
-        let end = tokio::time::timeout(Duration::from_secs(120), endings.next())
+        let end = tokio::time::timeout(Duration::from_mins(2), endings.next())
             .await
             .context("no instance has ended for two minutes")?;
         ended.insert(end.id, end.status);

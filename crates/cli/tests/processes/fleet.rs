@@ -13,7 +13,7 @@ use everstep_testbed::{Installation, Process};
 use serde_json::Value;
 
 /// Far beyond what anything here takes.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The lease in milliseconds; short, since tests wait for its end.
 pub(crate) const LEASE_MS: u64 = 1_500;

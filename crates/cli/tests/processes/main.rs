@@ -104,7 +104,7 @@ fn a_journal_that_does_not_fit_the_code_is_parked_until_the_code_fits_and_somebo
     let parked = fleet.until_status("a", "attention");
     assert_eq!(parked["attention"]["code"], "journal_mismatch");
     let message = parked["attention"]["message"].as_str().expect("a message");
-    assert!(message.contains(r#"entry 2 (attempted)"#) && message.contains(r#"step "first" #1"#), "{message}");
+    assert!(message.contains("entry 2 (attempted)") && message.contains(r#"step "first" #1"#), "{message}");
 
     fleet.run(&["instances", "retry", "echo3", "a"]).succeeded();
     until("it is parked again", || {
@@ -149,8 +149,11 @@ fn the_active_coordinator_is_killed_in_mid_load_and_every_instance_ends() {
     let ids = |prefix: &str, count: usize| (0..count).map(|number| format!("{prefix}{number}")).collect::<Vec<_>>();
     let (reporting, running, later) = (ids("a", 40), ids("b", 40), ids("c", 20));
     let all: Vec<&String> = reporting.iter().chain(&running).chain(&later).collect();
-    reporting.iter().for_each(|id| fleet.start_behind(id, "reporting"));
-    running.iter().for_each(|id| fleet.start_behind(id, "running"));
+    for (ids, gate) in [(&reporting, "reporting"), (&running, "running")] {
+        for id in ids {
+            fleet.start_behind(id, gate);
+        }
+    }
     for id in reporting.iter().chain(&running) {
         fleet.runs_second(id, 1, None);
     }
@@ -161,7 +164,9 @@ fn the_active_coordinator_is_killed_in_mid_load_and_every_instance_ends() {
     });
     let (_, mut active) = fleet.coordinators.remove(0);
     active.kill().expect("the coordinator is killed");
-    later.iter().for_each(|id| fleet.start_behind(id, "running"));
+    for id in &later {
+        fleet.start_behind(id, "running");
+    }
     fleet.open_gate("running");
 
     until("every instance has ended", || (fleet.count("status <> 0") == all.len()).then_some(()));
