@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Without an ended instance for this long a run has failed.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// What a run came to.
 #[derive(Debug)]

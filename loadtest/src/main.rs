@@ -13,6 +13,9 @@ use clap::Parser;
 
 use crate::workload::Workload;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Measures workloads on both back ends; one JSON line each.
 #[derive(Debug, Parser)]
 struct Arguments {

@@ -40,6 +40,7 @@ async fn coordinator(postgres: String, amqp: String) -> anyhow::Result<()> {
     let broker: Arc<dyn Broker> = Arc::new(AmqpBroker::connect(AmqpSettings::new(amqp, "bench coordinator")));
     let coordinator = Coordinator::new(Arc::new(store), Arc::clone(&broker), Settings::default()).await?;
     let handle = coordinator.handle();
+    coordinator.declare().await;
     say("ready")?;
     let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
     coordinator
@@ -52,7 +53,7 @@ async fn coordinator(postgres: String, amqp: String) -> anyhow::Result<()> {
         families
             .iter()
             .filter(|family| family.name() == name)
-            .flat_map(|family| family.get_metric())
+            .flat_map(|family| family.get_metric().iter())
             .map(|metric| metric.get_counter().get_value())
             .sum()
     };

@@ -53,6 +53,12 @@ impl Coordinator {
         Handle { shared: Arc::clone(&self.shared) }
     }
 
+    /// Declares the topology (rule W14), as [`Coordinator::run`] does first: for those who publish before it runs. Where the
+    /// broker is away, its connection declares it when it comes.
+    pub async fn declare(&self) {
+        declare(&self.shared).await;
+    }
+
     /// Runs until `stop` is ready, then finishes what was taken, gives its duties up and returns. Stopping hard is always
     /// correct, only slower to be noticed.
     pub async fn run(self, stop: impl Future<Output = ()> + Send) -> Result<(), Error> {

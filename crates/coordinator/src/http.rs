@@ -39,7 +39,10 @@ use axum::{
 };
 use futures::FutureExt;
 use tokio::net::TcpListener;
-use tower_http::{limit::RequestBodyLimitLayer, trace::TraceLayer};
+use tower_http::{
+    limit::RequestBodyLimitLayer,
+    trace::{DefaultOnFailure, TraceLayer},
+};
 
 use crate::Handle;
 
@@ -109,7 +112,7 @@ pub fn router(handle: Handle) -> Router {
         .layer(RequestBodyLimitLayer::new(body_max))
         .layer(middleware::map_response(guard::body_too_large))
         .layer(middleware::from_fn(guard::only_from_here))
-        .layer(TraceLayer::new_for_http().make_span_with(span))
+        .layer(TraceLayer::new_for_http().make_span_with(span).on_failure(not_ready_is_no_error()))
         .with_state(handle)
 }
 
@@ -145,4 +148,9 @@ mod tests {
         assert_eq!(body_bytes_max(1 << 20), (4 << 20) + 65_536);
         assert_eq!(body_bytes_max(u64::MAX), usize::MAX);
     }
+}
+
+/// A probe that is answered "not ready" is no failure of this server; what went wrong has its own log line.
+fn not_ready_is_no_error() -> DefaultOnFailure {
+    DefaultOnFailure::new().level(tracing::Level::DEBUG)
 }

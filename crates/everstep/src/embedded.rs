@@ -30,7 +30,7 @@ use std::{
     thread::JoinHandle,
 };
 
-use everstep_broker::{Broker, Consume, Consumer, Declaration, Incoming, MemoryBroker, QueueDeclaration, QueueKind};
+use everstep_broker::{Broker, Consume, Consumer, Incoming, MemoryBroker, QueueDeclaration, QueueKind};
 use everstep_coordinator::{Coordinator, Handle, StartRequest};
 use everstep_engine::start::NameKey;
 use everstep_protocol::{
@@ -148,8 +148,6 @@ impl Embedded {
         let name = format!("ended.{}", everstep_protocol::SessionId::generate());
         let mut queue = QueueDeclaration::new(name, QueueKind::Exclusive);
         queue.bind = vec![(topology::LIFECYCLE_EXCHANGE.to_owned(), "#".to_owned())];
-        // The coordinator declares it too, but may not have got there yet.
-        self.broker.declare(vec![Declaration::exchange(topology::LIFECYCLE_EXCHANGE)]).await?;
         let mut consumer = self.broker.consume(Consume { queue: queue.into(), prefetch: 1_000 }).await?;
         while !matches!(consumer.next().await, Incoming::Connected { .. }) {}
         Ok(Ended { consumer })
@@ -217,6 +215,7 @@ impl Builder {
         let (stop, stopped) = watch::channel(false);
         let link: Arc<dyn Broker> = Arc::new(broker.connection());
         let coordinator = Coordinator::new(store, link, self.coordinator).await?;
+        coordinator.declare().await;
         let handle = coordinator.handle();
         let threads = vec![
             coordinator_thread(coordinator, stopped.clone())?,

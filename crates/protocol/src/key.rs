@@ -112,6 +112,9 @@ impl FromStr for StepKey {
 
 impl Serialize for StepKey {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if !serializer.is_human_readable() {
+            return serializer.serialize_bytes(&self.0);
+        }
         let mut digits = [0; 64];
         serializer.serialize_str(hex_digits(&self.0, &mut digits))
     }
@@ -125,15 +128,24 @@ impl<'de> Deserialize<'de> for StepKey {
             type Value = StepKey;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("64 lowercase hexadecimal digits")
+                f.write_str("64 lowercase hexadecimal digits, or 32 bytes in a binary format")
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<StepKey, E> {
                 text.parse().map_err(E::custom)
             }
+
+            fn visit_bytes<E: de::Error>(self, bytes: &[u8]) -> Result<StepKey, E> {
+                let bytes = bytes.try_into().map_err(|_| E::invalid_length(bytes.len(), &"32 bytes"))?;
+                Ok(StepKey(bytes))
+            }
         }
 
-        deserializer.deserialize_str(Digits)
+        if deserializer.is_human_readable() {
+            deserializer.deserialize_str(Digits)
+        } else {
+            deserializer.deserialize_bytes(Digits)
+        }
     }
 }
 

@@ -36,8 +36,6 @@ use crate::{
 const LOOK: Duration = Duration::from_millis(250);
 /// How long a goodbye may take.
 const GOODBYE: Duration = Duration::from_secs(2);
-/// Deliveries of the inbox that may be under way.
-const INBOX_PREFETCH: u16 = 1000;
 
 /// What the work loop hands over.
 #[derive(Debug)]
@@ -65,6 +63,7 @@ pub(crate) struct Link {
     pub(crate) broker: Arc<dyn Broker>,
     pub(crate) profile: Profile,
     pub(crate) prefetch: u16,
+    pub(crate) inbox_prefetch: u16,
     pub(crate) report_queues: u32,
     pub(crate) poll_limit: Duration,
     pub(crate) metrics: Metrics,
@@ -149,7 +148,7 @@ impl Link {
 
     async fn inbox(&self, session: &Session) -> Result<Consumer, BrokerError> {
         let queue = QueueDeclaration::new(topology::inbox(session.id), QueueKind::Exclusive);
-        self.broker.consume(Consume::new(queue, INBOX_PREFETCH)).await
+        self.broker.consume(Consume::new(queue, self.inbox_prefetch)).await
     }
 
     /// Opens, beats, and watches the answers.

@@ -21,6 +21,8 @@ pub struct Settings {
     pub instances: u32,
     /// How many tasks of one queue the broker may hand over before they are settled. Default 100.
     pub prefetch: u16,
+    /// How many messages of its inbox the broker may hand over before they are settled. Default 1000.
+    pub inbox_prefetch: u16,
     /// How long one poll of a body may take before it counts as stuck (rule W12). Default 10 s.
     pub poll_limit: Duration,
     /// How long the retry of a timed-out step waits for the old attempt to go (rule W34). Default 30 s.
@@ -55,6 +57,7 @@ impl Default for Settings {
             slots: 100,
             instances: 1000,
             prefetch: 100,
+            inbox_prefetch: 1000,
             poll_limit: Duration::from_secs(10),
             timeout_grace: Duration::from_secs(30),
             linger: Duration::from_millis(100),
@@ -73,6 +76,7 @@ impl Settings {
             ("slots", u64::from(self.slots)),
             ("instances", u64::from(self.instances)),
             ("prefetch", u64::from(self.prefetch)),
+            ("inbox_prefetch", u64::from(self.inbox_prefetch)),
             ("report_queues", u64::from(self.report_queues)),
             ("poll_limit", u64::try_from(self.poll_limit.as_millis()).unwrap_or(u64::MAX)),
         ];

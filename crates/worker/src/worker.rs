@@ -111,6 +111,7 @@ impl Worker {
         let link = Link {
             broker,
             profile,
+            inbox_prefetch: settings.inbox_prefetch,
             prefetch: settings.prefetch.min(u16::try_from(settings.instances).unwrap_or(u16::MAX)),
             report_queues: settings.report_queues,
             poll_limit: settings.poll_limit,

@@ -5,6 +5,9 @@ use clap::Parser;
 use everstep::{Error, Step};
 use serde::Deserialize;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Prints labels for the remote steps of the pool `labels`.
 #[derive(Debug, Parser)]
 struct Arguments {

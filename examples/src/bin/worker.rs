@@ -3,6 +3,9 @@
 use clap::Parser;
 use everstep_examples::fulfil;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Serves the order fulfilment workflow.
 #[derive(Debug, Parser)]
 struct Arguments {
@@ -18,6 +21,9 @@ struct Arguments {
     /// Run tasks that the broker may hand over before they are settled.
     #[arg(long, default_value_t = 100)]
     prefetch: u16,
+    /// Messages of the inbox that the broker may hand over before they are settled.
+    #[arg(long, default_value_t = 1_000)]
+    inbox_prefetch: u16,
 }
 
 #[tokio::main]
@@ -35,6 +41,7 @@ async fn main() -> anyhow::Result<()> {
         .settings(|settings| {
             settings.instances = arguments.instances;
             settings.prefetch = arguments.prefetch;
+            settings.inbox_prefetch = arguments.inbox_prefetch;
         })
         .run()
         .await?;

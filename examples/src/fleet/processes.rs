@@ -43,7 +43,7 @@ impl Fleet {
                 // Small prefetches, so that the queues hold something that a purge can take.
                 let mut command = Command::new(program("worker")?);
                 command.args(["--amqp", &installation.amqp, "--payment", &payment_url]);
-                command.args(["--instances", "60", "--prefetch", "5"]);
+                command.args(["--instances", "60", "--prefetch", "5", "--inbox-prefetch", "2"]);
                 Process::spawn(format!("worker {number}"), &mut command)
             })
             .collect::<Result<_>>()?;

@@ -78,8 +78,9 @@ async fn take(shared: &Arc<Shared>, envelope: FromWorker, settle: Settle) {
         let shared = Arc::clone(shared);
         tokio::spawn(async move { answer(&shared, session, asked).await });
     }
-    for (input, share) in inputs.iter().zip(Share::divide(settle, inputs.len())) {
-        shared.submit(Arrival::from_message(input.clone(), share));
+    let parts = Share::divide(settle, inputs.len());
+    for (input, share) in inputs.into_iter().zip(parts) {
+        shared.submit(Arrival::from_message(input, share));
     }
 }
 
