@@ -7,7 +7,8 @@
 //! | give back | **release**, ready | nothing | nothing | nothing | nothing | nothing |
 //! | due | append, push | append, push | append | **append, ready** | append | nothing |
 //! | lease ended | **append loss**, ready (or parked) | nothing | nothing | nothing | nothing | nothing |
-//! | step report, lease ended | append, push | append, push | append | **append, ready** | append | fence |
+//! | step report | append, push | append, push | append | **append, ready** | append | fence |
+//! | step lease ended | append, push | append, push | append | append | append | nothing |
 //! | terminate | **end** | **end** | **end** | **end** | **end** | refused |
 //! | unwritable | **park** | **park** | **park** | **park** | nothing | nothing |
 //! | retry | refused | refused | refused | refused | **ready** | refused |

@@ -5,6 +5,7 @@
 
 use everstep_protocol::duration::Millis;
 use everstep_protocol::policy::{Backoff, Limit, Policy};
+use everstep_protocol::{CallHash, InstanceUid};
 
 /// Who says how long to wait before the next attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +24,7 @@ pub enum Asked {
 ///
 /// Jitter takes between nothing and half of the policy's delay away:
 /// `delay - floor(r * (floor(delay / 2) + 1) / 2^64)`, where `r` is the `splitmix64` finish of the 64-bit FNV-1a hash of
-/// `jitter_seed` followed by `attempt` as four bytes, little end first. The seed should name instance and step. Waits
+/// `jitter_seed` followed by `attempt` as four bytes, little end first. The seed is [`jitter_seed`]. Waits
 /// that double never shrink under it before `max_delay`, and none exceeds `max_delay`.
 pub fn next_delay(
     policy: &Policy,
@@ -45,6 +46,15 @@ pub fn next_delay(
         Some(max) if elapsed.saturating_add(delay) > max => None,
         _ => Some(delay),
     }
+}
+
+/// The seed of a step's jitter: its instance and its call, for inline and remote steps alike.
+#[must_use]
+pub fn jitter_seed(instance: InstanceUid, call: CallHash) -> [u8; 32] {
+    let mut seed = [0; 32];
+    seed[..16].copy_from_slice(instance.0.as_bytes());
+    seed[16..].copy_from_slice(&call.0);
+    seed
 }
 
 fn own_delay(policy: &Policy, attempt: u32, jitter_seed: &[u8]) -> Millis {
@@ -116,9 +126,9 @@ mod tests {
         }
     }
 
-    /// Case O-01: the widths that gave way elsewhere, with a base of 1 s and no cap to hide them.
+    /// At the numbers where 32 and 64 bits end, with a base of 1 s and no cap to hide it.
     #[test]
-    fn p11_o01_waits_never_shrink() {
+    fn p11_waits_never_shrink() {
         for backoff in [Backoff::Exponential, Backoff::Linear, Backoff::Constant] {
             let policy = Policy {
                 limit: Limit::Unlimited,
@@ -134,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn p11_o01_doubling_from_1_ms_starts_17_times_in_two_minutes() {
+    fn p11_doubling_from_1_ms_starts_17_times_in_two_minutes() {
         let policy = Policy { limit: Limit::Unlimited, delay: Millis(1), ..Policy::default() };
         let mut now = Millis::ZERO;
         let starts = (1..).take_while(|attempt| {
@@ -161,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn p11_o01_doubling_is_exact_until_the_width_ends() {
+    fn p11_doubling_is_exact_until_the_width_ends() {
         let policy =
             Policy { limit: Limit::Unlimited, delay: Millis(1), max_delay: Millis::MAX, ..Policy::default() };
         for attempt in 1..=64 {
@@ -175,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn p11_o01_any_base_stops_at_max_delay() {
+    fn p11_any_base_stops_at_max_delay() {
         let bases = [
             Millis(4_294_967_296),
             seconds(9_223_372_037),

@@ -129,6 +129,26 @@ fn w02_a_remote_step_from_the_future_is_set_aside() {
     store.tell(What::StepClaim { session: S2, call: call.hash() });
     let out = store.tell(step_reported(S2, &call, 2, ok()));
     assert_eq!((out.answer(), out.sent()), (Answer::FromTheFuture, vec![]));
+    let given_back = What::StepLeaseEnded {
+        session: S2,
+        build: build(),
+        call: call.hash(),
+        epoch: Some(Epoch(2)),
+        counts: false,
+    };
+    let out = store.tell(given_back);
+    assert_eq!((out.answer(), out.sent()), (Answer::FromTheFuture, vec![]));
+    assert!(out.writes.is_empty());
+}
+
+#[test]
+fn w02_a_lease_from_the_future_that_is_given_back_is_set_aside() {
+    let mut store = Store::held();
+    for session in [S1, S2] {
+        let out = store.tell(What::GiveBack { session, epoch: Epoch(2) });
+        assert_eq!((out.answer(), out.sent()), (Answer::FromTheFuture, vec![]));
+        assert!(out.writes.is_empty());
+    }
 }
 
 #[test]

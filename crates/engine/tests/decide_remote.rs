@@ -5,7 +5,11 @@
 
 mod support;
 
-use everstep_engine::{Answer, Effect, What, rows::Subject};
+use everstep_engine::{
+    Answer, Effect, What,
+    retry::{Asked, jitter_seed, next_delay},
+    rows::Subject,
+};
 use everstep_protocol::{
     Attempt, Call, Epoch, FailureKind, Millis, Policy,
     journal::{Fact, Outcome},
@@ -178,6 +182,32 @@ fn p04_a_remote_output_that_is_too_large_is_final() {
     let Outcome::Failed { failure, retry_at: None } = last_outcome(&store) else { panic!() };
     assert_eq!(failure.kind, FailureKind::TooLarge);
     assert_eq!(store.state(), "ready");
+}
+
+/// Remote steps of one instance that fail together do not come back together.
+#[test]
+fn p11_the_jitter_of_a_remote_step_is_that_of_its_call() {
+    let policy = Policy { jitter: true, delay: Millis(1_000_000), ..Policy::default() };
+    let mut store = waiting(policy);
+    store.tell(claim());
+    store.tell(done(1, failed(None)));
+    let Outcome::Failed { retry_at: Some(at), .. } = last_outcome(&store) else { panic!() };
+    let seed = jitter_seed(uid(1), img().hash());
+    let delay = next_delay(&policy, 1, Millis(0), Asked::Policy, &seed).unwrap();
+    assert_eq!(at, store.now.plus(delay));
+    let other = jitter_seed(uid(1), step("other").hash());
+    assert_ne!(next_delay(&policy, 1, Millis(0), Asked::Policy, &other), Some(delay));
+}
+
+#[test]
+fn p30_a_late_remote_report_to_an_ended_instance_is_fenced() {
+    let mut store = waiting(Policy::default());
+    store.tell(claim());
+    store.tell(What::Terminate { operation: "o".to_owned(), reason: None });
+    for out in [store.tell(done(1, ok())), store.tell(done(1, failed(None)))] {
+        assert_eq!((out.answer(), out.sent()), (Answer::Fenced, vec!["step fence"]));
+        assert!(out.writes.is_empty());
+    }
 }
 
 #[test]

@@ -94,7 +94,7 @@ fn row(what: &What) -> [&'static str; 6] {
             "attempted step ack",
             "attempted step ack offer -> ready",
             "attempted step ack",
-            "step ack",
+            "step fence",
         ],
         "step lease ended" => {
             ["attempted push", "attempted push", "attempted", "attempted", "attempted", "nothing"]

@@ -2,7 +2,7 @@
 //!
 //! One task owns the channel, because lapin numbers and writes a publish in two steps, and a second publisher in
 //! between would swap the numbers. Windows follow one another, because lapin may hand a returned message out with
-//! the confirm of another message (FACTS 2.3): by the end of a window all its returns are in, told apart by message
+//! the confirm of another message: by the end of a window all its returns are in, told apart by message
 //! id, exchange and key. Whoever comes while a window is under way goes into the next one together.
 
 use std::collections::HashSet;

@@ -67,7 +67,7 @@ pub(super) async fn apply(connection: &Connection, topology: &[Declaration]) -> 
         if !is_soft(&error, &AMQPSoftError::ACCESSREFUSED) {
             return Err(classify(&error));
         }
-        // No right to configure: then the operator has done it (FACTS 3.5).
+        // No right to configure: then the operator has done it.
         channel = open(connection).await?;
         if exists(&channel, declaration).await?.is_err() {
             return Err(classify(&error));

@@ -35,6 +35,9 @@ pub(super) fn claim(draft: &mut Draft<'_>, session: SessionId) -> Answer {
 
 /// A session has no use for a grant, or stops. Never counts as a loss.
 pub(super) fn give_back(draft: &mut Draft<'_>, session: SessionId, epoch: Epoch) -> Answer {
+    if epoch > draft.head.epoch {
+        return Answer::FromTheFuture;
+    }
     match draft.lease() {
         Some(lease) if lease.session == session && lease.epoch == epoch => {
             draft.changes.push(Change::LeaseEnd(Subject::INSTANCE));
