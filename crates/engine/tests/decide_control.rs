@@ -7,7 +7,7 @@ use everstep_engine::{Answer, Effect, Status, What};
 use everstep_protocol::{
     Epoch, Millis, Policy,
     journal::{End, Fact},
-    message::{CoordinatorItem, FenceReason, OpenWait, Then},
+    message::{AttemptOutcome, CoordinatorItem, FenceReason, OpenWait, Then},
 };
 use support::*;
 
@@ -181,4 +181,23 @@ fn p41_what_comes_while_it_is_parked_is_kept_for_later() {
     assert_eq!((out.entries(), out.sent(), store.state()), (vec!["fired"], vec![], "parked"));
     store.tell(retry("r"));
     assert_eq!(store.state(), "ready");
+}
+
+#[test]
+fn p04_a_report_that_goes_far_past_the_limit_of_the_journal_is_parked() {
+    let output = |bytes: usize| AttemptOutcome::Succeeded(json(&format!("\"{}\"", "x".repeat(bytes - 2))));
+    for (bytes, taken) in [((10 << 20) - 128, true), ((10 << 20) - 127, false)] {
+        let mut store = Store::held();
+        store.rules.limits.output_bytes = 1 << 30;
+        store.rules.limits.journal_bytes = store.head().journal_bytes;
+        let out = store.report(|report| report.results = vec![end(&step("a"), 1, output(bytes))]);
+        if taken {
+            assert_eq!((out.answer(), store.state()), (Answer::Taken, "held"));
+            continue;
+        }
+        assert_eq!((out.answer(), out.entries(), store.state()), (Answer::Parked, vec!["parked"], "parked"));
+        assert_eq!(out.sent(), ["fence"]);
+        let parked = &store.tables.parked[&uid(1)];
+        assert!(parked.message.contains("the limit is"), "{}", parked.message);
+    }
 }

@@ -281,8 +281,8 @@ impl Fact {
         let bytes = match self {
             Self::Started(started) => started.input.len(),
             Self::Attempted(attempted) => match &attempted.outcome {
-                Outcome::Succeeded(output) => output.len(),
-                Outcome::Failed { failure, .. } => failure.message.len(),
+                Outcome::Succeeded(output) => return attempt_bytes(Ok(output)),
+                Outcome::Failed { failure, .. } => return attempt_bytes(Err(failure)),
             },
             Self::Opened(opened) => match &opened.wait {
                 Wait::Sleep { .. } => 0,
@@ -293,7 +293,16 @@ impl Fact {
             Self::Ended(End::Terminated { .. }) | Self::Parked(_) => 64,
             Self::Fired { .. } | Self::Lost(_) | Self::Retried => 0,
         };
-        // Every entry has a frame of names, times and numbers around its payload.
-        bytes as u64 + 128
+        bytes as u64 + FRAME_BYTES
     }
+}
+
+/// Every entry has a frame of names, times and numbers around its payload.
+const FRAME_BYTES: u64 = 128;
+
+/// What the entry of an attempt with this outcome counts for.
+#[must_use]
+pub fn attempt_bytes(outcome: Result<&Payload, &Failure>) -> u64 {
+    let bytes = outcome.map_or_else(|failure| failure.message.len(), Payload::len);
+    bytes as u64 + FRAME_BYTES
 }

@@ -63,7 +63,7 @@ pub struct Hosted {
     quiet_until: Position,
     /// Calls without an outcome, by number.
     calls: HashMap<u64, Known>,
-    steps: u64,
+    used: Used,
     waits: HashMap<Call, Waiting>,
     /// Attempts that run or wait for a slot, by the call's number.
     running: BTreeSet<u64>,
@@ -74,6 +74,26 @@ pub struct Hosted {
     stop: Stop,
     foreign: bool,
     finished: bool,
+}
+
+/// What the limits count (rule P4).
+#[derive(Clone, Copy, Debug, Default)]
+struct Used {
+    /// Steps that the body has called.
+    steps: u64,
+    /// Bytes of the entries whose content the body could see.
+    bytes: u64,
+    /// Up to here entries were counted: an outcome may be seen before its entry is fed (rule W36).
+    counted: Position,
+}
+
+impl Used {
+    fn entry(&mut self, position: Position, bytes: u64) {
+        if position > self.counted {
+            self.counted = position;
+            self.bytes = self.bytes.saturating_add(bytes);
+        }
+    }
 }
 
 /// What replay said may run and was not acted on yet.
@@ -155,7 +175,7 @@ impl Hosted {
             clock: Timestamp(0),
             quiet_until: grant.last,
             calls: HashMap::new(),
-            steps: 0,
+            used: Used::default(),
             waits: HashMap::new(),
             running: BTreeSet::new(),
             ended: Vec::new(),

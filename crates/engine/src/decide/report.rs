@@ -14,6 +14,9 @@ use crate::{
     rows::{RemoteRow, Subject, WaitKind, WaitRow},
 };
 
+/// How far a report may take a journal past its limit: what may end at once when the limit is reached.
+const JOURNAL_SLACK: u64 = 10 << 20;
+
 /// Takes a report of the lease that it bears, once and in order.
 pub(super) fn report(
     draft: &mut Draft<'_>,
@@ -64,10 +67,15 @@ fn acknowledge(draft: &mut Draft<'_>, session: SessionId, report: &Report, taken
 
 fn take(draft: &mut Draft<'_>, session: SessionId, build: &BuildName, report: &Report) -> Answer {
     let taken = how_much(draft, report);
-    acknowledge(draft, session, report, taken);
     let reporter = Reporter { session, build: build.clone() };
     let after = draft.head.position;
     let written = entries(report, taken, after, draft.context.now, &reporter, draft.context.limits);
+    let bytes = written.iter().map(|entry| entry.fact.payload_bytes()).sum();
+    let grown = draft.head.journal_bytes.saturating_add(bytes);
+    if grown > draft.context.limits.journal_bytes.saturating_add(JOURNAL_SLACK) {
+        return too_long(draft, session, report, grown);
+    }
+    acknowledge(draft, session, report, taken);
     draft.head.reports = report.number;
     if is_progress(report) {
         draft.head.deaths = 0;
@@ -92,6 +100,19 @@ fn take(draft: &mut Draft<'_>, session: SessionId, build: &BuildName, report: &R
             Answer::Parked
         }
     }
+}
+
+/// A back-stop (rule P4): a worker refuses further steps at the limit itself, so only a report of much at once comes here.
+fn too_long(draft: &mut Draft<'_>, session: SessionId, report: &Report, grown: u64) -> Answer {
+    let why = FenceReason::Parked;
+    let item = CoordinatorItem::Fence { instance: draft.uid(), epoch: report.epoch, why };
+    draft.effects.push(Effect::Item(session, item));
+    draft.changes.push(Change::LeaseEnd(Subject::INSTANCE));
+    let limit = draft.context.limits.journal_bytes;
+    draft.park(Parked {
+        code: ParkCode::Broken,
+        message: format!("a report would make the journal {grown} bytes, the limit is {limit}; it was not taken"),
+    })
 }
 
 /// A fold holds only at the position that it expects (rule W36), and for the outcome that it expects; a suspend only if the

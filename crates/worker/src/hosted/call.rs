@@ -8,7 +8,7 @@ use std::{
 use everstep_engine::{
     replay::{Asked as Input, Start},
     report::too_large,
-    retry::{Asked, next_delay},
+    retry::{Asked, jitter_seed, next_delay},
 };
 use everstep_protocol::{
     Attempt, Call, CallKind, Failure, FailureKind, Fingerprint, InstanceUid, Millis, Payload, Policy,
@@ -41,12 +41,13 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// Derives key and fingerprint, once per call. `steps` is how many steps the body has called so far, with this one.
+    /// Derives key and fingerprint, once per call. `used` counts this step too. A refusal by a limit is recorded like any
+    /// failure, so that every replay sees it where it came first.
     pub(super) fn new(
         made: Made,
         info: &super::InstanceInfo,
         made_at: Timestamp,
-        steps: u64,
+        used: super::Used,
         limits: &Limits,
     ) -> Self {
         let null = Payload::null();
@@ -64,8 +65,13 @@ impl Known {
             })
         });
         let (key, fingerprint) = keys.and_then(Result::ok).unwrap_or_else(null_keys);
-        if made.call.kind == CallKind::Step && steps > limits.steps {
-            refused.get_or_insert_with(|| limit_reached(limits.steps));
+        if made.call.kind == CallKind::Step {
+            let bytes = used.bytes.saturating_add(input.len() as u64);
+            if used.steps > limits.steps {
+                refused.get_or_insert_with(|| steps_used(limits.steps));
+            } else if bytes > limits.journal_bytes {
+                refused.get_or_insert_with(|| journal_full(bytes, limits.journal_bytes));
+            }
         }
         Self {
             call: made.call,
@@ -180,10 +186,7 @@ impl Known {
         }
         let asked = failure.retry_after.map_or(asked, Asked::After);
         let elapsed = self.first_at.map_or(ran_for, |first| now.db.since(first).max(ran_for));
-        let mut seed = [0; 32];
-        seed[..16].copy_from_slice(uid.0.as_bytes());
-        seed[16..].copy_from_slice(&self.call.hash().0);
-        next_delay(&self.policy(), attempt.0, elapsed, asked, &seed)
+        next_delay(&self.policy(), attempt.0, elapsed, asked, &jitter_seed(uid, self.call.hash()))
     }
 
     fn record(&self, attempt: Attempt, ran_for: Millis, outcome: AttemptOutcome) -> AttemptEnd {
@@ -247,7 +250,12 @@ fn null_keys() -> (StepKey, Fingerprint) {
     *NULL
 }
 
-fn limit_reached(limit: u64) -> Failure {
+fn journal_full(bytes: u64, limit: u64) -> Failure {
+    let message = format!("with this step's input the journal is {bytes} bytes, the limit is {limit}");
+    Failure::new(FailureKind::LimitReached, message)
+}
+
+fn steps_used(limit: u64) -> Failure {
     let message = format!("the generation has called its {limit} steps, which is the limit");
     Failure::new(FailureKind::LimitReached, message)
 }

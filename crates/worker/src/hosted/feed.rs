@@ -20,6 +20,7 @@ impl Hosted {
         while !matches!(self.life, Life::Parked(_)) {
             let Some(entry) = self.journal.take(self.replay.position()) else { break };
             self.linger = Linger::No;
+            self.used.entry(entry.position, entry.fact.payload_bytes());
             if matches!(self.life, Life::Unborn) {
                 self.birth(&entry, out);
             } else {
@@ -163,9 +164,9 @@ impl Hosted {
     fn made(&mut self, made: Made) {
         let number = made.number;
         if made.call.kind == everstep_protocol::CallKind::Step {
-            self.steps += 1;
+            self.used.steps += 1;
         }
-        let known = Known::new(made, &self.info, self.clock, self.steps, &self.env.limits);
+        let known = Known::new(made, &self.info, self.clock, self.used, &self.env.limits);
         self.replay.made(number, known.call.clone(), known.asked());
         self.calls.insert(number, known);
     }

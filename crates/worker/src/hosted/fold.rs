@@ -1,7 +1,10 @@
 //! Folding: the body sees its result before it is acknowledged, and what it does then goes into the same report (rule W36).
 
 use everstep_engine::replay::Next;
-use everstep_protocol::message::{AttemptEnd, AttemptOutcome};
+use everstep_protocol::{
+    journal::attempt_bytes,
+    message::{AttemptEnd, AttemptOutcome},
+};
 
 use super::{Ended, Hosted, Life, Out, call::is_final};
 use crate::clock::Now;
@@ -87,6 +90,7 @@ impl Hosted {
             AttemptOutcome::Failed { failure, .. } => Err(failure.clone()),
         };
         self.linger = super::Linger::No;
+        self.used.entry(seen.next(), attempt_bytes(result.as_ref()));
         self.resolve(number, result, seen.next(), out);
         self.tell(now, out);
         self.report_fold(end, seen, now, out);

@@ -202,7 +202,7 @@ impl Hosted {
         self.running.clear();
         self.ended.clear();
         self.told = Told::default();
-        self.steps = 0;
+        self.used = super::Used::default();
         self.linger = super::Linger::No;
         self.quiet_until = self.journal.last();
         self.journal.known_to(Position(1));

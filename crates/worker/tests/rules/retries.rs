@@ -254,6 +254,30 @@ fn p04_the_step_limit_is_accepted_and_one_more_is_not() {
 }
 
 #[test]
+fn p04_a_full_journal_refuses_the_next_step() {
+    let registry = Registry::new().workflow_fn("w", |cx: Workflow, (): ()| async move {
+        let mut done = 0;
+        loop {
+            let step = cx.step("a", "x".repeat(98), async |_: Step, text: String| Ok::<_, Error>(text));
+            match step.await {
+                Ok(_) => done += 1,
+                Err(error) => return Ok::<_, Error>((done, error.to_string())),
+            }
+        }
+    });
+    // The start's entry, two steps' entries, and the third one's input.
+    let bytes = (4 + 128) + 2 * (100 + 128) + 100;
+    for (limit, expected) in [(bytes, 3), (bytes - 1, 2)] {
+        let mut rig = Rig::new(registry.clone());
+        rig.co.rules.limits = Limits { journal_bytes: limit, ..Limits::default() };
+        let (done, error) = rig.output::<(u32, String)>();
+        assert_eq!(done, expected, "{error}");
+        assert!(error.contains("the journal is") && error.contains(&format!("the limit is {limit}")), "{error}");
+        assert!(rig.words().contains(&format!("a{} 1 failed LimitReached", expected + 1)));
+    }
+}
+
+#[test]
 fn w31_the_body_gets_the_value_decoded_from_the_recorded_text() {
     #[derive(serde::Serialize, serde::Deserialize)]
     struct Lossy {
