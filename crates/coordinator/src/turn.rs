@@ -14,8 +14,9 @@ use everstep_engine::{
     start::MessageKey,
 };
 use everstep_protocol::{
-    InstanceId, InstanceUid, Payload, Run,
+    InstanceId, InstanceUid, Payload, Run, SessionId,
     journal::Entry,
+    message::WorkerItem,
     start::{StartOutcome, StartReply},
 };
 use everstep_store::{ErrorKind, MessageName, Rejected};
@@ -23,6 +24,7 @@ use everstep_store::{ErrorKind, MessageName, Rejected};
 use crate::{
     arrival::{Arrival, Debt, ReplyTo, Share, Told},
     sender,
+    service::rejections,
     shared::{Rejection, Shared, rejected_reply},
 };
 
@@ -239,6 +241,9 @@ fn settle(
     shared.metrics.answers.with_label_values(&[answer_word(&answer)]).inc();
     if answer == Answer::FromTheFuture {
         tracing::error!(instance = ?input.instance(), "an epoch that was never given: the database has lost history");
+        if let Some((session, report)) = reported(input) {
+            return rejections::set_aside(shared, "epoch", session, &report, debt.message);
+        }
     }
     let reply = match (debt.reply_to.take(), input) {
         (Some(to), Input::Start(start)) => {
@@ -265,6 +270,19 @@ fn settle(
         (Some(share), None) if handed_over => share.done(),
         (Some(share), _) => share.again(),
         (None, _) => {}
+    }
+}
+
+/// The report that an input is, as it was sent.
+fn reported(input: &Input) -> Option<(SessionId, WorkerItem)> {
+    let Input::On { instance, what } = input else { return None };
+    match what {
+        What::Report { session, report, .. } => Some((*session, WorkerItem::Report(report.clone()))),
+        What::StepReport { session, call, epoch, ran_for, outcome, .. } => {
+            let (call, epoch, ran_for, outcome) = (*call, *epoch, *ran_for, outcome.clone());
+            Some((*session, WorkerItem::StepReport { instance: *instance, call, epoch, ran_for, outcome }))
+        }
+        _ => None,
     }
 }
 

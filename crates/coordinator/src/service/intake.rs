@@ -11,6 +11,7 @@ use everstep_protocol::{
 };
 use everstep_store::Range;
 
+use super::rejections;
 use crate::{
     arrival::{Arrival, Share},
     sender::{self, Asked},
@@ -41,7 +42,12 @@ pub(crate) async fn run(shared: Arc<Shared>, index: u32) -> Result<(), crate::Er
                     tracing::error!(session = %envelope.session, incarnation = %envelope.incarnation,
                         "a report of another incarnation is set aside");
                     shared.metrics.set_aside.inc();
-                    settle.ack();
+                    let FromWorker { session, items, .. } = envelope;
+                    let reports: Vec<_> = items.into_iter().filter(rejections::is_report).collect();
+                    let shares = Share::divide(settle, reports.len());
+                    for (report, share) in reports.iter().zip(shares) {
+                        rejections::set_aside(&shared, "incarnation", session, report, Some(share));
+                    }
                 }
                 Err(error) => {
                     tracing::warn!(%error, "a message on a report queue is dropped");

@@ -4,16 +4,21 @@
 use std::{sync::Arc, time::Duration};
 
 use everstep_broker::{HeaderValue, Outgoing, Properties};
-use everstep_protocol::{Payload, topology};
-use everstep_store::{ErrorKind, Rejected};
+use everstep_protocol::{Epoch, Namespace, Payload, SessionId, message::WorkerItem, topology};
+use everstep_store::{ErrorKind, MessageName, Rejected};
 use tokio::sync::mpsc;
 
+use super::starts::KEPT_BYTES;
 use crate::{
+    arrival::Share,
     sender,
     shared::{Rejection, Shared},
 };
 
 const PAGE: usize = 100;
+
+/// Codes of reports that prove lost history (rule W2): the engine's own, which no producer waits for.
+const SET_ASIDE: [&str; 2] = ["incarnation", "epoch"];
 
 /// How long it rests when no live connection took the replies.
 const UNSENT_PAUSE: Duration = Duration::from_millis(200);
@@ -28,7 +33,7 @@ pub(crate) async fn run(shared: Arc<Shared>, mut rejections: mpsc::UnboundedRece
         let mut messages = Vec::new();
         for rejection in &batch {
             shared.metrics.rejected.with_label_values(&[known_code(&rejection.record.code)]).inc();
-            messages.push(copy(rejection));
+            messages.extend((!SET_ASIDE.contains(&&*rejection.record.code)).then(|| copy(rejection)));
             messages.extend(rejection.reply.as_ref().map(|(to, reply)| sender::reply(to, reply)));
         }
         let handed_over = match shared.broker.send(messages).await {
@@ -47,6 +52,47 @@ pub(crate) async fn run(shared: Arc<Shared>, mut rejections: mpsc::UnboundedRece
                 None => {}
             }
         }
+    }
+}
+
+/// Whether an item brings results that exist nowhere else.
+pub(crate) const fn is_report(item: &WorkerItem) -> bool {
+    matches!(item, WorkerItem::Report(_) | WorkerItem::StepReport { .. })
+}
+
+/// Keeps a report that proves lost history, for a person to look at; then its message is settled. It is sent again and again,
+/// since nothing may answer it, and recorded once.
+pub(crate) fn set_aside(
+    shared: &Shared,
+    code: &'static str,
+    session: SessionId,
+    report: &WorkerItem,
+    message: Option<Share>,
+) {
+    let (what, of) = match report {
+        WorkerItem::Report(report) => (report.epoch, format!("report-{}", report.number)),
+        WorkerItem::StepReport { call, epoch, .. } => (*epoch, format!("step-{}", uuid::Uuid::from_bytes(call.0).simple())),
+        other => (Epoch(0), format!("{other:?}")),
+    };
+    let instance = report.instance();
+    let mut body = serde_json::to_vec(report).unwrap_or_default();
+    let body_bytes = body.len() as u64;
+    body.truncate(KEPT_BYTES);
+    let record = Rejected {
+        namespace: shared.session(session).map_or_else(Namespace::default, |open| open.namespace.clone()),
+        code: code.to_owned(),
+        reason: format!(
+            "session {session} reports on instance {instance} under epoch {what}, which this installation never gave: \
+             the database has lost history"
+        ),
+        headers: Payload::null(),
+        body,
+        body_bytes,
+        message: Some(MessageName { app_id: session.to_string(), message_id: format!("{instance}-{what}-{of}") }),
+        decided: None,
+    };
+    if shared.rejections.send(Rejection { record, message, reply: None }).is_err() {
+        tracing::debug!("a report is set aside when it comes again: the coordinator is stopping");
     }
 }
 
@@ -109,7 +155,7 @@ fn floor_char_boundary(text: &str, length: usize) -> usize {
 
 /// Labels stay bounded whatever the record says.
 fn known_code(code: &str) -> &'static str {
-    const CODES: [&str; 12] = [
+    const CODES: [&str; 14] = [
         "content_type",
         "body",
         "unknown_field",
@@ -122,6 +168,8 @@ fn known_code(code: &str) -> &'static str {
         "reply_to",
         "dead_letter",
         "unwritable",
+        "incarnation",
+        "epoch",
     ];
     CODES.into_iter().find(|known| *known == code).unwrap_or("other")
 }
@@ -129,8 +177,6 @@ fn known_code(code: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     //! Proves how a copy is made and that one bad record holds nothing up. Not: what is recorded; see the store's conformance.
-    use everstep_protocol::Namespace;
-
     use super::*;
 
     fn rejected(reason: String) -> Rejected {

@@ -313,6 +313,36 @@ on_both! {
         world.end("pair", "one").await;
     }
 
+    async fn w02_reports_that_prove_lost_history_are_kept_once(setup) {
+        let world = setup.start().await;
+        let mut stub = world.stub("work").await;
+        world.begin("work", "one", &()).await;
+        let uid = world.view("work", "one").await.expect("it exists").uid;
+        let mut grant = stub.open_claim(uid).await.expect("it is granted");
+        grant.epoch = Epoch(9);
+        for _ in 0..3 {
+            stub.report(report(&grant, 1, "\"from a later epoch\"")).await;
+        }
+        let incarnation = stub.incarnation.replace(everstep_protocol::Incarnation(99));
+        for _ in 0..3 {
+            stub.report(report(&grant, 2, "\"from another life\"")).await;
+        }
+        stub.incarnation = incarnation;
+        let namespace = everstep_protocol::Namespace::default();
+        let kept = async || world.store().rejected(&namespace, 10).await.expect("the store answers");
+        world.eventually("both are kept", async || kept().await.len() >= 2).await;
+        // Whatever is sent later is settled after them.
+        stub.report(WorkerItem::Claim { instance: uid }).await;
+        let mut codes: Vec<_> = kept().await.into_iter().map(|kept| (kept.code, kept.body.contains("from a"))).collect();
+        codes.sort();
+        assert_eq!(codes, [("epoch".to_owned(), true), ("incarnation".to_owned(), true)]);
+        let reports = topology::report_queue(topology::report_index(uid, if world.kind() == everstep_system_tests::Kind::Fleet { 4 } else { 1 }));
+        world.eventually("all are settled", async || {
+            world.broker().depth(&reports).await.expect("the broker answers") == Some(0)
+        }).await;
+        assert_eq!(kept().await.len(), 2);
+    }
+
     async fn w15_w35_without_direct_grants_everything_goes_by_task_and_claim(setup) {
         let (log, gate) = (Log::new(), Gate::closed());
         gate.open();
