@@ -10,7 +10,7 @@ use super::Draft;
 use crate::{
     effect::{Answer, Change, Effect},
     report::outcome,
-    retry::{Asked, jitter_seed, next_delay},
+    retry::{Asked, next_delay},
     rows::{Lease, RemoteRow, Subject, WaitKind, WaitRow},
 };
 
@@ -64,11 +64,7 @@ pub(super) fn report(
     ended: &AttemptOutcome,
 ) -> Answer {
     let Some(row) = draft.context.rows.remotes.get(&(draft.uid(), from.call)).cloned() else {
-        if draft.head.status.is_ended() {
-            refuse(draft, from.session, from.call, epoch);
-            return Answer::Fenced;
-        }
-        // Known already: the worker is done with it.
+        // Known already, or the instance has ended: either way the worker is done with it.
         let item = CoordinatorItem::StepAck { instance: draft.uid(), call: from.call, epoch };
         draft.effects.push(Effect::Item(from.session, item));
         return Answer::Nothing;
@@ -96,10 +92,6 @@ pub(super) fn ended(
     epoch: Option<Epoch>,
     counts: bool,
 ) -> Answer {
-    let given = draft.context.rows.remotes.get(&(draft.uid(), from.call)).map(|row| row.epoch);
-    if epoch.zip(given).is_some_and(|(epoch, given)| epoch > given) {
-        return Answer::FromTheFuture;
-    }
     let held = draft.step_lease(from.call).is_some_and(|lease| {
         lease.session == from.session && epoch.is_none_or(|epoch| epoch == lease.epoch)
     });
@@ -195,8 +187,7 @@ fn with_delay(draft: &Draft<'_>, row: &RemoteRow, ended: &AttemptOutcome) -> Att
     let retry_in = if failure.permanent {
         None
     } else {
-        let seed = jitter_seed(draft.uid(), row.call.hash());
-        next_delay(&row.remote.policy, row.attempt.0, elapsed, asked, &seed)
+        next_delay(&row.remote.policy, row.attempt.0, elapsed, asked, draft.uid().0.as_bytes())
     };
     AttemptOutcome::Failed { failure: failure.clone(), retry_in }
 }
