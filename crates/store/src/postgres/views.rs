@@ -25,7 +25,8 @@ const FIND: &str = "SELECT instance FROM instance_name
 const REJECTED: &str =
     "SELECT at, code, reason, message_id, headers, substring(body FROM 1 FOR 65536), body_bytes
     FROM rejected WHERE namespace = $1::text ORDER BY at DESC LIMIT $2::bigint";
-const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+/// A list may take longer than what holds locks.
+const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = '30s'";
 /// Waits shown of one instance.
 const WAITS_MAX: i64 = 100;
 
