@@ -125,7 +125,7 @@ pub(crate) async fn an_end_clears_everything(store: Arc<dyn Store>) {
     let loaded = scene.look(neighbour, &[&leased]).await;
     assert_eq!((loaded.rows.waits.len(), loaded.rows.remotes.len(), loaded.rows.ready.len()), (1, 1, 1));
     let late = self::report(session, &leased, 1, AttemptOutcome::Succeeded(Payload::null()));
-    assert_eq!(scene.on(uid, late).await, Answer::Nothing);
+    assert_eq!(scene.on(uid, late).await, Answer::Fenced);
 }
 
 pub(crate) async fn steps_of_one_name_in_two_instances_are_apart(store: Arc<dyn Store>) {
