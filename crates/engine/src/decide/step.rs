@@ -10,7 +10,7 @@ use super::Draft;
 use crate::{
     effect::{Answer, Change, Effect},
     report::outcome,
-    retry::{Asked, next_delay},
+    retry::{Asked, jitter_seed, next_delay},
     rows::{Lease, RemoteRow, Subject, WaitKind, WaitRow},
 };
 
@@ -64,7 +64,11 @@ pub(super) fn report(
     ended: &AttemptOutcome,
 ) -> Answer {
     let Some(row) = draft.context.rows.remotes.get(&(draft.uid(), from.call)).cloned() else {
-        // Known already, or the instance has ended: either way the worker is done with it.
+        if draft.head.status.is_ended() {
+            refuse(draft, from.session, from.call, epoch);
+            return Answer::Fenced;
+        }
+        // Known already: the worker is done with it.
         let item = CoordinatorItem::StepAck { instance: draft.uid(), call: from.call, epoch };
         draft.effects.push(Effect::Item(from.session, item));
         return Answer::Nothing;
@@ -92,6 +96,10 @@ pub(super) fn ended(
     epoch: Option<Epoch>,
     counts: bool,
 ) -> Answer {
+    let given = draft.context.rows.remotes.get(&(draft.uid(), from.call)).map(|row| row.epoch);
+    if epoch.zip(given).is_some_and(|(epoch, given)| epoch > given) {
+        return Answer::FromTheFuture;
+    }
     let held = draft.step_lease(from.call).is_some_and(|lease| {
         lease.session == from.session && epoch.is_none_or(|epoch| epoch == lease.epoch)
     });
@@ -187,7 +195,8 @@ fn with_delay(draft: &Draft<'_>, row: &RemoteRow, ended: &AttemptOutcome) -> Att
     let retry_in = if failure.permanent {
         None
     } else {
-        next_delay(&row.remote.policy, row.attempt.0, elapsed, asked, draft.uid().0.as_bytes())
+        let seed = jitter_seed(draft.uid(), row.call.hash());
+        next_delay(&row.remote.policy, row.attempt.0, elapsed, asked, &seed)
     };
     AttemptOutcome::Failed { failure: failure.clone(), retry_in }
 }
