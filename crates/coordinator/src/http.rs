@@ -128,6 +128,11 @@ fn span(request: &Request) -> tracing::Span {
     tracing::debug_span!("http", method = %request.method(), route)
 }
 
+/// A probe that is answered "not ready" is no failure of this server; what went wrong has its own log line.
+fn not_ready_is_no_error() -> DefaultOnFailure {
+    DefaultOnFailure::new().level(tracing::Level::DEBUG)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -148,9 +153,4 @@ mod tests {
         assert_eq!(body_bytes_max(1 << 20), (4 << 20) + 65_536);
         assert_eq!(body_bytes_max(u64::MAX), usize::MAX);
     }
-}
-
-/// A probe that is answered "not ready" is no failure of this server; what went wrong has its own log line.
-fn not_ready_is_no_error() -> DefaultOnFailure {
-    DefaultOnFailure::new().level(tracing::Level::DEBUG)
 }

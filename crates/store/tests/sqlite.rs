@@ -2,6 +2,8 @@
 //! never goes back, and that whatever was answered survives a process that just stops. That it behaves like the other
 //! store is proved by the conformance suite.
 
+#![allow(clippy::unwrap_used, reason = "a test fails where it is surprised")]
+
 use std::{
     path::{Path, PathBuf},
     sync::mpsc,

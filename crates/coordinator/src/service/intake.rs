@@ -44,8 +44,8 @@ pub(crate) async fn run(shared: Arc<Shared>, index: u32) -> Result<(), crate::Er
                     shared.metrics.set_aside.inc();
                     let FromWorker { session, items, .. } = envelope;
                     let reports: Vec<_> = items.into_iter().filter(rejections::is_report).collect();
-                    let shares = Share::divide(settle, reports.len());
-                    for (report, share) in reports.iter().zip(shares) {
+                    let parts = Share::divide(settle, reports.len());
+                    for (report, share) in reports.iter().zip(parts) {
                         rejections::set_aside(&shared, "incarnation", session, report, Some(share));
                     }
                 }

@@ -32,7 +32,7 @@ pub(crate) async fn run(shared: Arc<Shared>, namespace: Namespace) -> Result<(),
         if let Incoming::Delivery(delivery) = consumer.next().await {
             shared.metrics.messages.with_label_values(&["start"]).inc();
             let (message, settle) = delivery.split();
-            take(&shared, &namespace, message, settle);
+            take(&shared, &namespace, &message, settle);
         }
     }
 }
@@ -55,14 +55,14 @@ pub(crate) async fn run_dead(shared: Arc<Shared>, namespace: Namespace) -> Resul
     }
 }
 
-fn take(shared: &Shared, namespace: &Namespace, message: Message, settle: Settle) {
-    match check(shared, namespace, &message) {
+fn take(shared: &Shared, namespace: &Namespace, message: &Message, settle: Settle) {
+    match check(shared, namespace, message) {
         Ok((start, reply_to)) => {
             let message = Share::divide(settle, 1).pop();
             let debt = Debt { message, reply: None, reply_to };
             shared.submit(Arrival { input: Input::Start(Box::new(start)), debt, held: 0 });
         }
-        Err(refusal) => reject(shared, namespace, &message, settle, refusal),
+        Err(refusal) => reject(shared, namespace, message, settle, refusal),
     }
 }
 
