@@ -43,7 +43,11 @@ impl Place {
 
     fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_demo"));
-        command.arg("--data").arg(self.data()).arg("--orders").arg(self.directory.path().join("orders.jsonl"));
+        command
+            .arg("--data")
+            .arg(self.data())
+            .arg("--orders")
+            .arg(self.directory.path().join("orders.jsonl"));
         command.stdin(Stdio::null()).env_remove("RUST_LOG");
         command
     }
@@ -65,7 +69,8 @@ impl Place {
 
     /// How many orders of the file are valid, and so must be charged.
     fn valid(&self) -> usize {
-        let cases = orders::read(Some(&self.directory.path().join("orders.jsonl"))).expect("the orders are read");
+        let cases =
+            orders::read(Some(&self.directory.path().join("orders.jsonl"))).expect("the orders are read");
         cases.iter().filter(|case| case.expect == "complete").count()
     }
 
@@ -140,7 +145,10 @@ fn killed_again_and_again_it_goes_on_where_it_was() {
         until("charges", || place.charges().len() >= at_least);
         demo.kill().expect("the demo is killed");
         let before = place.charges();
-        assert!(!place.data().join("done").exists(), "the demo ended before it was killed at {at_least} charges");
+        assert!(
+            !place.data().join("done").exists(),
+            "the demo ended before it was killed at {at_least} charges"
+        );
         until("the payment service ends with the demo", || services_of(&place.ledger()).is_empty());
         let after = place.charges();
         assert!(is_prefix(&before, &after), "the ledger was rewritten");

@@ -92,7 +92,8 @@ async fn opened(gate: &Path) {
 
 /// One write to the end of the file, which processes may do at the same time.
 fn write_down(step: &Step, what: &str) {
-    let (pid, instance, name, attempt) = (std::process::id(), step.instance_id(), step.name(), step.attempt());
+    let (pid, instance, name, attempt) =
+        (std::process::id(), step.instance_id(), step.name(), step.attempt());
     let line = format!("{pid} {instance} {name} {attempt} {what}\n");
     let file = OpenOptions::new().append(true).create(true).open(&arguments().ledger);
     file.and_then(|mut file| file.write_all(line.as_bytes())).expect("the ledger is written");

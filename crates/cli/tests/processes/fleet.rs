@@ -15,13 +15,14 @@ use serde_json::Value;
 /// Far beyond what anything here takes.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
-/// The lease in milliseconds; short, since tests wait for its end.
-pub(crate) const LEASE_MS: u64 = 1_500;
+/// The lease in milliseconds: the default, so that a busy machine ends none.
+const LEASE_MS: u64 = 10_000;
 
 /// Coordinators, workers, and the servers' part that is theirs alone. The processes go before their servers do.
 pub(crate) struct Fleet {
     pub(crate) coordinators: Vec<(SocketAddr, Process)>,
     pub(crate) workers: Vec<Process>,
+    lease_ms: u64,
     directory: tempfile::TempDir,
     pub(crate) installation: Installation,
 }
@@ -49,6 +50,7 @@ impl Fleet {
         Self {
             coordinators: Vec::new(),
             workers: Vec::new(),
+            lease_ms: LEASE_MS,
             directory: tempfile::tempdir().expect("a temporary directory"),
             installation: Installation::fresh("processes").expect("the development servers run"),
         }
@@ -56,7 +58,12 @@ impl Fleet {
 
     /// A migrated installation with so many coordinators, ready, and so many workers.
     pub(crate) fn start(coordinators: usize, workers: usize) -> Self {
-        let mut fleet = Self::bare();
+        Self::start_with_lease(LEASE_MS, coordinators, workers)
+    }
+
+    /// The same, for a test that waits for the end of a lease.
+    pub(crate) fn start_with_lease(lease_ms: u64, coordinators: usize, workers: usize) -> Self {
+        let mut fleet = Self { lease_ms, ..Self::bare() };
         fleet.run(&["migrate"]).succeeded();
         for _ in 0..coordinators {
             fleet.add_coordinator();
@@ -76,7 +83,7 @@ impl Fleet {
         command
             .arg("coordinator")
             .env("EVERSTEP_HTTP__LISTEN", address.to_string())
-            .env("EVERSTEP_COORDINATOR__LEASE", LEASE_MS.to_string())
+            .env("EVERSTEP_COORDINATOR__LEASE", self.lease_ms.to_string())
             .env("EVERSTEP_COORDINATOR__HEARTBEAT", "300")
             .env("EVERSTEP_COORDINATOR__UNROUTABLE", "500")
             .env("EVERSTEP_LOG__LEVEL", "error");
@@ -86,7 +93,8 @@ impl Fleet {
     }
 
     pub(crate) fn add_worker(&mut self, arguments: &[&str]) {
-        let command = Path::new(env!("CARGO_BIN_EXE_everstep")).with_file_name("examples").join("test_worker");
+        let command =
+            Path::new(env!("CARGO_BIN_EXE_everstep")).with_file_name("examples").join("test_worker");
         assert!(command.exists(), "{} is missing: cargo build -p everstep-cli --examples", command.display());
         let mut command = Command::new(command);
         command.args(["--amqp", &self.installation.amqp, "--ledger"]).arg(self.ledger()).args(arguments);
