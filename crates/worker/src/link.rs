@@ -19,7 +19,7 @@ use everstep_protocol::{
     topology, wire,
 };
 use tokio::{
-    sync::{Semaphore, mpsc, watch as channel},
+    sync::{Semaphore, mpsc, oneshot, watch as channel},
     time::sleep_until,
 };
 
@@ -76,13 +76,20 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Runs until the work loop has ended or is stuck.
-    pub(crate) async fn run(self, outgoing: mpsc::UnboundedReceiver<ToLink>) -> Ending {
+    /// What sends the work loop's parcels. It runs on the work loop's own thread, which spares a hop between threads per
+    /// report; nothing but the work loop waits for it.
+    pub(crate) fn sender(
+        &self,
+        outgoing: mpsc::UnboundedReceiver<ToLink>,
+    ) -> impl Future<Output = bool> + Send + use<> {
+        sender::run(self.broker.clone(), self.board.clone(), Outbox::new(self.report_queues), outgoing)
+    }
+
+    /// Runs until the work loop has ended, which the sender tells by `sent`, or is stuck.
+    pub(crate) async fn run(self, mut sent: oneshot::Receiver<bool>) -> Ending {
         if let Err(error) = self.declare().await {
             return Ending::Refused(error);
         }
-        let outbox = Outbox::new(self.report_queues);
-        let mut sender = tokio::spawn(sender::run(self.broker.clone(), self.board.clone(), outbox, outgoing));
         let mut session = Session::new(Instant::now());
         let mut inbox = match self.inbox(&session).await {
             Ok(inbox) => inbox,
@@ -94,7 +101,7 @@ impl Link {
             let deadline = session.deadline().map_or(look, |at| at.min(look));
             tokio::select! {
                 biased;
-                ended = &mut sender => {
+                ended = &mut sent => {
                     if !ended.unwrap_or(false) {
                         return Ending::Broken;
                     }
@@ -128,7 +135,6 @@ impl Link {
             if now >= look {
                 look = now + LOOK;
                 if let Some(polled) = self.watch.stuck(self.poll_limit) {
-                    sender.abort();
                     self.give_up(&polled, &session).await;
                     return Ending::Stuck(polled);
                 }

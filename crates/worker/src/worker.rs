@@ -64,8 +64,15 @@ impl Worker {
         let (stopping, stops) = channel::channel(false);
         let on_stuck = self.settings.on_stuck;
         let (parts, link) = self.parts(Handle::current(), &inputs, to_link, stops);
-        let work = on_thread("everstep-work", move || async move { Work::new(parts).run(incoming).await })?;
-        let mut link = on_thread("everstep-link", move || async move { link.run(outgoing).await })?;
+        let (told, sent) = oneshot::channel();
+        let sender = link.sender(outgoing);
+        let work = on_thread("everstep-work", move || async move {
+            let sender = tokio::spawn(sender);
+            Work::new(parts).run(incoming).await;
+            // The last parcel, with the last word, leaves before this thread does.
+            let _ = told.send(sender.await.unwrap_or(false));
+        })?;
+        let mut link = on_thread("everstep-link", move || async move { link.run(sent).await })?;
         let stopper = Stopper { inputs, stopping };
         let ending = tokio::select! {
             ending = &mut link => ending,
