@@ -1,0 +1,189 @@
+//! Proves that versions understand each other (rule W25): a field that this version does not know is ignored wherever a
+//! later one may add it, a field that an earlier one did not write has its default, and the bytes of the first release are
+//! read and written as they were. Not: that what is read is acted on in the same way.
+
+#[path = "compatibility/examples.rs"]
+mod examples;
+#[path = "compatibility/tree.rs"]
+mod tree;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use examples::{Example, all};
+use tree::{Path, Tree};
+
+/// Maps of one member that say which variant of an enum follows. They are no place for further fields.
+const VARIANTS: &[&str] = &[
+    "ack",
+    "ask",
+    "attempted",
+    "beat",
+    "claim",
+    "complete",
+    "end",
+    "ended",
+    "entries",
+    "errored",
+    "failed",
+    "fence",
+    "fired",
+    "give_back",
+    "goodbye",
+    "grant",
+    "heard",
+    "heartbeat",
+    "lost",
+    "not_granted",
+    "open",
+    "opened",
+    "out_of_order",
+    "park",
+    "parked",
+    "remote",
+    "report",
+    "sleep",
+    "sleep_until",
+    "started",
+    "step_ack",
+    "step_claim",
+    "step_fence",
+    "step_give_back",
+    "step_grant",
+    "step_report",
+    "succeeded",
+    "terminated",
+    "times",
+];
+
+/// The one struct that refuses unknown fields: settings are read by the same type, where they are typing errors. As long as
+/// it does, a limit cannot be added without telling old workers nothing of it.
+const STRICT: &str = "limits";
+
+/// The fields that may be absent. A field that is added belongs here; none may ever leave.
+const OPTIONAL: &[&str] = &[
+    "attempted.policy",
+    "errored.data",
+    "errored.permanent",
+    "errored.retry_after",
+    "failed.retry_at",
+    "failed.retry_in",
+    "failure.data",
+    "failure.permanent",
+    "failure.retry_after",
+    "from_worker.credits",
+    "grant.direct",
+    "heard.not_yours",
+    "heard.steps_not_yours",
+    "heartbeat.credits",
+    "heartbeat.steps",
+    "limits.input_bytes",
+    "limits.journal_bytes",
+    "limits.output_bytes",
+    "limits.steps",
+    "open.functions",
+    "open.pools",
+    "policy.backoff",
+    "policy.delay",
+    "policy.jitter",
+    "policy.limit",
+    "policy.max_delay",
+    "policy.max_elapsed",
+    "policy.timeout",
+    "remote.policy",
+    "report.folded",
+    "report.opened",
+    "report.results",
+    "results.policy",
+    "terminated.reason",
+];
+
+fn tree_of(example: &Example) -> Tree {
+    let tree = Tree::read(&example.bytes);
+    assert_eq!(tree.write(), example.bytes, "{}: a tree says everything", example.name);
+    tree
+}
+
+/// The maps of an example that are structs.
+fn structs(tree: &Tree) -> Vec<Path> {
+    let is_struct = |path: &Path| match tree.at(path) {
+        Some(Tree::Map(members)) => !matches!(&members[..], [(only, _)] if VARIANTS.contains(&only.as_str())),
+        _ => false,
+    };
+    tree.maps().into_iter().filter(is_struct).collect()
+}
+
+/// What a later version may have added: something with fields of its own.
+fn added() -> Tree {
+    let inner =
+        vec![("deep".to_owned(), Tree::List(vec![Tree::Bytes(vec![1, 2]), Tree::Nil, Tree::Signed(-3)]))];
+    Tree::Map(inner)
+}
+
+/// The name of a field: that of the struct's place, and its own.
+fn field_name(example: &Example, map: &[String], field: &str) -> String {
+    let place = map.iter().rev().find(|key| !key.bytes().all(|byte| byte.is_ascii_digit()));
+    format!("{}.{field}", place.map_or(example.envelope(), String::as_str))
+}
+
+#[test]
+fn w25_an_unknown_field_is_ignored_in_every_map() {
+    for example in all() {
+        let tree = tree_of(&example);
+        for map in structs(&tree) {
+            for index in [0, usize::MAX] {
+                let mut later = tree.clone();
+                let members = later.members(&map).expect("a map");
+                members.insert(index.min(members.len()), ("added_later".to_owned(), added()));
+                let read = example.read(&later.write());
+                if map.last().is_some_and(|place| place == STRICT) {
+                    assert!(read.is_err(), "{} is strict no more: take it off the list", example.name);
+                    continue;
+                }
+                let read = read.unwrap_or_else(|error| panic!("{} at {map:?}: {error}", example.name));
+                assert!(read.is_same && read.again == example.bytes, "{} at {map:?}", example.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn w25_an_absent_field_has_its_default() {
+    let mut optional = BTreeSet::new();
+    for example in all() {
+        let tree = tree_of(&example);
+        for map in structs(&tree) {
+            let Some(Tree::Map(members)) = tree.at(&map) else { unreachable!("a struct is a map") };
+            for (field, value) in members {
+                let earlier = tree.without(&map, field);
+                let Ok(read) = example.read(&earlier.write()) else { continue };
+                optional.insert(field_name(&example, &map, field));
+                // Nothing but this field has changed, and it has not if it was the default.
+                let again = Tree::read(&read.again);
+                assert_eq!(again.without(&map, field), earlier, "{} without {field}", example.name);
+                let default = again.at(&[map.as_slice(), std::slice::from_ref(field)].concat());
+                assert_eq!(read.is_same, default == Some(value), "{} without {field}", example.name);
+            }
+        }
+    }
+    let listed: BTreeSet<_> = OPTIONAL.iter().map(ToString::to_string).collect();
+    assert_eq!(optional, listed);
+}
+
+#[test]
+fn w25_the_bytes_of_the_first_release_are_read_and_written_as_they_were() {
+    let golden: BTreeMap<String, String> =
+        serde_json::from_str(include_str!("../golden/envelopes.json")).unwrap();
+    let examples = all();
+    for example in &examples {
+        let Some(recorded) = golden.get(&example.name) else {
+            panic!("golden/envelopes.json lacks \"{}\": \"{}\"", example.name, hex::encode(&example.bytes));
+        };
+        let recorded = hex::decode(recorded).unwrap();
+        let read = example.read(&recorded).unwrap();
+        assert!(read.is_same, "{} means something else now", example.name);
+        assert_eq!(hex::encode(&read.again), hex::encode(&recorded), "{}", example.name);
+    }
+    let names: BTreeSet<_> = examples.iter().map(|example| &example.name).collect();
+    assert_eq!(names.len(), examples.len(), "every example has its own name");
+    assert_eq!(names, golden.keys().collect(), "every recorded envelope is still read");
+}

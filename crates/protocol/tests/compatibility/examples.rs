@@ -1,0 +1,502 @@
+//! One value of everything that goes over the wire or into the journal, with every field set, and one more with every
+//! field that may be absent left at its default. Each has its bytes of the first release in `golden/envelopes.json`: an
+//! example never changes. A new variant or field gets a new example.
+
+use everstep_protocol::{
+    Attempt, BuildName, Call, CallHash, CallKind, CallName, CoordinatorId, Epoch, Failure, FailureKind,
+    Fingerprint, FunctionName, Generation, Incarnation, InstanceId, InstanceUid, Millis, Namespace, Payload,
+    Policy, Pool, Position, Run, SessionId, StepKey, Timestamp, WorkflowName,
+    journal::{
+        Attempted, End, Entry, Fact, Lost, Opened as OpenedWait, Outcome, ParkCode, Parked, Remote, Started,
+        Wait,
+    },
+    limits::Limits,
+    message::{
+        Ack, AttemptEnd, AttemptOutcome, CoordinatorItem, Credit, Entries, FenceReason, FromWorker, Grant,
+        Heard, Heartbeat, Held, HeldStep, Open, OpenSession, OpenWait, Opened, Report, RunTask,
+        SessionMessage, StepGrant, StepTask, Taken, Then, ToWorker, WorkerItem,
+    },
+    policy::{Backoff, Limit},
+    wire::{Unreadable, decode, encode},
+};
+use serde::{Serialize, de::DeserializeOwned};
+use uuid::Uuid;
+
+/// What this version makes of some bytes.
+pub(crate) struct Read {
+    /// Whether they are the example.
+    pub(crate) is_same: bool,
+    /// The bytes that this version writes for it.
+    pub(crate) again: Vec<u8>,
+}
+
+type Reader = Box<dyn Fn(&[u8]) -> Result<Read, Unreadable>>;
+
+/// One example.
+pub(crate) struct Example {
+    /// Envelope, then item and which of its forms: `from_worker/report bare`.
+    pub(crate) name: String,
+    pub(crate) bytes: Vec<u8>,
+    read: Reader,
+}
+
+impl Example {
+    fn new<T>(name: impl Into<String>, value: T) -> Self
+    where
+        T: Serialize + DeserializeOwned + PartialEq + 'static,
+    {
+        let bytes = encode(&value).to_vec();
+        let read = move |bytes: &[u8]| {
+            let read: T = decode("example", bytes)?;
+            Ok(Read { is_same: read == value, again: encode(&read).to_vec() })
+        };
+        Self { name: name.into(), bytes, read: Box::new(read) }
+    }
+
+    /// The envelope's name.
+    pub(crate) fn envelope(&self) -> &str {
+        self.name.split('/').next().unwrap_or_default()
+    }
+
+    /// Reads bytes as this version reads them.
+    pub(crate) fn read(&self, bytes: &[u8]) -> Result<Read, Unreadable> {
+        (self.read)(bytes)
+    }
+}
+
+const INSTANCE: InstanceUid = InstanceUid(Uuid::from_u128(0x0198_f2c4_5b7e_7d10_9a3f_0c1d_2e3f_4a5b));
+const SESSION: SessionId = SessionId(Uuid::from_u128(0x0198_f2c4_5b7e_7d10_9a3f_0c1d_2e3f_4a5c));
+const COORDINATOR: CoordinatorId = CoordinatorId(Uuid::from_u128(0x0198_f2c4_5b7e_7d10_9a3f_0c1d_2e3f_4a5d));
+const INCARNATION: Incarnation = Incarnation(3);
+const EPOCH: Epoch = Epoch(300);
+const AT: Timestamp = Timestamp(1_764_000_000_123_456);
+const HASH: CallHash = CallHash([0xc5; 16]);
+const HELD_STEP: HeldStep = HeldStep { instance: INSTANCE, call: HASH, epoch: EPOCH };
+const CREDIT: Credit = Credit { coordinator: COORDINATOR, limit: 70_000 };
+
+/// Every example.
+pub(crate) fn all() -> Vec<Example> {
+    let mut all = vec![
+        Example::new("run_task", RunTask { incarnation: INCARNATION, instance: INSTANCE }),
+        Example::new("step_task", StepTask { incarnation: INCARNATION, instance: INSTANCE, call: HASH }),
+    ];
+    all.extend(worker_items().into_iter().map(|(form, item)| {
+        let name = form_of("from_worker", worker_word(&item), form);
+        let credits = if form.ends_with("bare") { Vec::new() } else { vec![CREDIT] };
+        Example::new(
+            name,
+            FromWorker { incarnation: INCARNATION, session: SESSION, credits, items: vec![item] },
+        )
+    }));
+    all.extend(coordinator_items().into_iter().map(|(form, item)| {
+        let name = form_of("to_worker", coordinator_word(&item), form);
+        let items = vec![item];
+        Example::new(
+            name,
+            ToWorker { incarnation: INCARNATION, coordinator: COORDINATOR, session: SESSION, items },
+        )
+    }));
+    all.extend(
+        session_messages()
+            .into_iter()
+            .map(|(form, message)| Example::new(form_of("session", session_word(&message), form), message)),
+    );
+    all.extend(facts().into_iter().map(|(form, fact)| {
+        let name = form_of("entry", fact.word(), form);
+        Example::new(name, Entry { position: Position(129), at: AT, fact })
+    }));
+    all.extend(words());
+    all
+}
+
+fn form_of(envelope: &str, word: &str, form: &str) -> String {
+    format!("{envelope}/{word} {form}").trim_end().to_owned()
+}
+
+/// No `_` arm: who adds an item comes by here, and adds an example.
+fn worker_word(item: &WorkerItem) -> &'static str {
+    match item {
+        WorkerItem::Claim { .. } => "claim",
+        WorkerItem::Report(_) => "report",
+        WorkerItem::GiveBack { .. } => "give_back",
+        WorkerItem::Ask { .. } => "ask",
+        WorkerItem::StepClaim { .. } => "step_claim",
+        WorkerItem::StepReport { .. } => "step_report",
+        WorkerItem::StepGiveBack { .. } => "step_give_back",
+    }
+}
+
+fn worker_items() -> Vec<(&'static str, WorkerItem)> {
+    let ended = |then| Report { results: vec![attempt_end(succeeded())], ..report(then) };
+    let step_report = |outcome| WorkerItem::StepReport {
+        instance: INSTANCE,
+        call: HASH,
+        epoch: EPOCH,
+        ran_for: Millis(1_500),
+        outcome,
+    };
+    vec![
+        ("", WorkerItem::Claim { instance: INSTANCE }),
+        ("", WorkerItem::Report(full_report())),
+        ("bare", WorkerItem::Report(report(Then::Continue))),
+        ("suspend", WorkerItem::Report(ended(Then::Suspend))),
+        ("end", WorkerItem::Report(ended(Then::End(End::Complete(json(r#"{"sum":12.50}"#)))))),
+        ("park", WorkerItem::Report(ended(Then::Park(parked())))),
+        ("", WorkerItem::GiveBack { instance: INSTANCE, epoch: EPOCH }),
+        ("", WorkerItem::Ask { instance: INSTANCE, epoch: EPOCH, run: Run(2), after: Position(128) }),
+        ("", WorkerItem::StepClaim { instance: INSTANCE, call: HASH }),
+        ("", step_report(failed(full_failure(), Some(Millis(60_000))))),
+        ("bare", step_report(failed(bare_failure(), None))),
+        ("", WorkerItem::StepGiveBack { instance: INSTANCE, call: HASH, epoch: EPOCH }),
+    ]
+}
+
+fn report(then: Then) -> Report {
+    Report {
+        instance: INSTANCE,
+        epoch: EPOCH,
+        number: 4,
+        seen: Position(5),
+        results: Vec::new(),
+        opened: Vec::new(),
+        then,
+        folded: false,
+    }
+}
+
+fn full_report() -> Report {
+    let open = |kind, wait| Open { call: call(kind), called_after: Position(5), wait };
+    Report {
+        results: vec![
+            attempt_end(succeeded()),
+            AttemptEnd {
+                policy: Policy::default(),
+                ..attempt_end(failed(full_failure(), Some(Millis(60_000))))
+            },
+        ],
+        opened: vec![
+            open(CallKind::Sleep, OpenWait::Sleep(Millis(86_400_000))),
+            open(CallKind::Sleep, OpenWait::SleepUntil(AT)),
+            open(CallKind::Step, OpenWait::Remote(remote(policy()))),
+        ],
+        folded: true,
+        ..report(Then::Continue)
+    }
+}
+
+fn attempt_end(outcome: AttemptOutcome) -> AttemptEnd {
+    AttemptEnd {
+        call: call(CallKind::Step),
+        attempt: Attempt(2),
+        called_after: Position(5),
+        ran_for: Millis(1_500),
+        key: key(),
+        input: fingerprint(),
+        policy: policy(),
+        outcome,
+    }
+}
+
+fn coordinator_word(item: &CoordinatorItem) -> &'static str {
+    match item {
+        CoordinatorItem::Opened(_) => "opened",
+        CoordinatorItem::Heard(_) => "heard",
+        CoordinatorItem::UnknownSession => "unknown_session",
+        CoordinatorItem::Ping => "ping",
+        CoordinatorItem::Grant(_) => "grant",
+        CoordinatorItem::Entries(_) => "entries",
+        CoordinatorItem::Ack(_) => "ack",
+        CoordinatorItem::NotGranted { .. } => "not_granted",
+        CoordinatorItem::Fence { .. } => "fence",
+        CoordinatorItem::StepGrant(_) => "step_grant",
+        CoordinatorItem::StepFence { .. } => "step_fence",
+        CoordinatorItem::StepAck { .. } => "step_ack",
+    }
+}
+
+fn coordinator_items() -> Vec<(&'static str, CoordinatorItem)> {
+    let opened =
+        |limits| CoordinatorItem::Opened(Opened { lease: Millis(15_000), heartbeat: Millis(2_000), limits });
+    let heard =
+        |not_yours, steps_not_yours| CoordinatorItem::Heard(Heard { number: 7, not_yours, steps_not_yours });
+    let ack = |taken| {
+        let after = Position(5);
+        CoordinatorItem::Ack(Ack { instance: INSTANCE, epoch: EPOCH, number: 4, after, at: AT, taken })
+    };
+    let fence = |why| CoordinatorItem::Fence { instance: INSTANCE, epoch: EPOCH, why };
+    let limits = Limits { output_bytes: 1_000, input_bytes: 2_000, steps: 30, journal_bytes: 400_000 };
+    let entries = vec![Entry { position: Position(129), at: AT, fact: Fact::Retried }];
+    let part = Entries { instance: INSTANCE, epoch: EPOCH, last: Position(130), entries };
+    vec![
+        ("", opened(limits)),
+        ("bare", opened(Limits::default())),
+        ("", heard(vec![(INSTANCE, EPOCH)], vec![HELD_STEP])),
+        ("bare", heard(Vec::new(), Vec::new())),
+        ("", CoordinatorItem::UnknownSession),
+        ("", CoordinatorItem::Ping),
+        ("", CoordinatorItem::Grant(grant(true))),
+        ("bare", CoordinatorItem::Grant(grant(false))),
+        ("", CoordinatorItem::Entries(part)),
+        ("whole", ack(Taken::Whole)),
+        ("kept", ack(Taken::Kept)),
+        ("results", ack(Taken::Results)),
+        ("before", ack(Taken::Before)),
+        ("out of order", ack(Taken::OutOfOrder { expected: 2 })),
+        ("", CoordinatorItem::NotGranted { instance: INSTANCE }),
+        ("stale", fence(FenceReason::Stale)),
+        ("terminated", fence(FenceReason::Terminated)),
+        ("ended", fence(FenceReason::Ended)),
+        ("parked", fence(FenceReason::Parked)),
+        ("unknown", fence(FenceReason::Unknown)),
+        ("", CoordinatorItem::StepGrant(step_grant(policy()))),
+        ("bare", CoordinatorItem::StepGrant(step_grant(Policy::default()))),
+        ("", CoordinatorItem::StepFence { instance: INSTANCE, call: HASH, epoch: Epoch(0) }),
+        ("", CoordinatorItem::StepAck { instance: INSTANCE, call: HASH, epoch: EPOCH }),
+    ]
+}
+
+fn grant(direct: bool) -> Grant {
+    Grant {
+        instance: INSTANCE,
+        epoch: EPOCH,
+        namespace: Namespace::default(),
+        workflow: workflow(),
+        id: instance_id(),
+        run: Run(2),
+        generation: Generation(1),
+        now: AT,
+        reports: 0,
+        last: Position(130),
+        entries: vec![Entry { position: Position(1), at: AT, fact: started() }],
+        direct,
+    }
+}
+
+fn step_grant(policy: Policy) -> StepGrant {
+    StepGrant {
+        instance: INSTANCE,
+        hash: HASH,
+        epoch: EPOCH,
+        namespace: Namespace::default(),
+        workflow: workflow(),
+        id: instance_id(),
+        call: call(CallKind::Step),
+        attempt: Attempt(2),
+        remote: remote(policy),
+    }
+}
+
+fn session_word(message: &SessionMessage) -> &'static str {
+    match message {
+        SessionMessage::Open(_) => "open",
+        SessionMessage::Heartbeat(_) => "heartbeat",
+        SessionMessage::Goodbye { .. } => "goodbye",
+        SessionMessage::Beat { .. } => "beat",
+    }
+}
+
+fn session_messages() -> Vec<(&'static str, SessionMessage)> {
+    let open = |pools, functions| OpenSession {
+        session: SESSION,
+        namespace: Namespace::default(),
+        workflows: vec![workflow()],
+        pools,
+        functions,
+        build: build(),
+        inbox: "everstep.inbox.1".to_owned(),
+        slots: 64,
+        instances: 1_000,
+        host: "node-1/4711".to_owned(),
+    };
+    let heartbeat = |steps, credits| Heartbeat {
+        session: SESSION,
+        number: 8,
+        answered: 7,
+        inbox: "everstep.inbox.1".to_owned(),
+        held: vec![Held { instance: INSTANCE, epoch: EPOCH, position: Position(130) }],
+        steps,
+        running: 5,
+        credits,
+    };
+    vec![
+        ("", SessionMessage::Open(open(vec![pool()], vec![function()]))),
+        ("bare", SessionMessage::Open(open(Vec::new(), Vec::new()))),
+        ("", SessionMessage::Heartbeat(heartbeat(vec![HELD_STEP], vec![CREDIT]))),
+        ("bare", SessionMessage::Heartbeat(heartbeat(Vec::new(), Vec::new()))),
+        ("", SessionMessage::Goodbye { session: SESSION }),
+        ("", SessionMessage::Beat { coordinator: COORDINATOR }),
+    ]
+}
+
+fn facts() -> Vec<(&'static str, Fact)> {
+    let attempted = |policy, outcome| {
+        Fact::Attempted(Attempted {
+            call: call(CallKind::Step),
+            attempt: Attempt(2),
+            called_after: Position(5),
+            started_at: AT,
+            key: key(),
+            input: fingerprint(),
+            policy,
+            build: build(),
+            session: SESSION,
+            outcome,
+        })
+    };
+    let failed = |failure, retry_at| Outcome::Failed { failure, retry_at };
+    let opened = |kind, wait| Fact::Opened(OpenedWait { call: call(kind), called_after: Position(5), wait });
+    let terminated = |reason| Fact::Ended(End::Terminated { reason });
+    vec![
+        ("", started()),
+        ("", attempted(policy(), failed(full_failure(), Some(AT)))),
+        ("bare", attempted(Policy::default(), failed(bare_failure(), None))),
+        ("succeeded", attempted(policy(), Outcome::Succeeded(json("[1,2.50,\"\u{e9}\"]")))),
+        ("sleep", opened(CallKind::Sleep, Wait::Sleep { until: AT })),
+        ("remote", opened(CallKind::Step, Wait::Remote(remote(policy())))),
+        ("remote bare", opened(CallKind::Step, Wait::Remote(remote(Policy::default())))),
+        ("", Fact::Fired { call: call(CallKind::Sleep) }),
+        ("", Fact::Lost(Lost { slots: 64, counts: true, session: SESSION })),
+        ("", Fact::Parked(parked())),
+        ("", Fact::Retried),
+        ("complete", Fact::Ended(End::Complete(Payload::null()))),
+        ("errored", Fact::Ended(End::Errored(full_failure()))),
+        ("terminated", terminated(Some("not needed any more".to_owned()))),
+        ("terminated bare", terminated(None)),
+    ]
+}
+
+/// The words of the enums that are nothing but words, in all their forms.
+fn words() -> Vec<Example> {
+    let call_kinds = vec![
+        CallKind::Step,
+        CallKind::Sleep,
+        CallKind::Event,
+        CallKind::Hook,
+        CallKind::Child,
+        CallKind::Action,
+        CallKind::Compensation,
+    ];
+    let failure_kinds = vec![
+        FailureKind::Error,
+        FailureKind::TimedOut,
+        FailureKind::WorkerLost,
+        FailureKind::Panicked,
+        FailureKind::TooLarge,
+        FailureKind::Unserialisable,
+        FailureKind::Invalid,
+        FailureKind::LimitReached,
+        FailureKind::UnknownFunction,
+    ];
+    let park_codes = vec![
+        ParkCode::JournalMismatch,
+        ParkCode::BodyPanicked,
+        ParkCode::ForeignAwait,
+        ParkCode::NothingToWaitFor,
+        ParkCode::Poison,
+        ParkCode::Broken,
+        ParkCode::InputChanged,
+        ParkCode::Unreadable,
+    ];
+    vec![
+        Example::new("words/call_kind", call_kinds),
+        Example::new("words/failure_kind", failure_kinds),
+        Example::new("words/park_code", park_codes),
+        Example::new("words/backoff", vec![Backoff::Constant, Backoff::Linear, Backoff::Exponential]),
+        Example::new("words/limit", vec![Limit::Times(0), Limit::Unlimited]),
+    ]
+}
+
+fn started() -> Fact {
+    let seed = std::array::from_fn(|index| u8::try_from(index).unwrap_or(0));
+    Fact::Started(Started {
+        input: json(r#"{"order":"o-1","lines":[1,2]}"#),
+        seed,
+        generation: Generation(1),
+    })
+}
+
+fn succeeded() -> AttemptOutcome {
+    AttemptOutcome::Succeeded(json(r#"{"ok":true}"#))
+}
+
+fn failed(failure: Failure, retry_in: Option<Millis>) -> AttemptOutcome {
+    AttemptOutcome::Failed { failure, retry_in }
+}
+
+fn full_failure() -> Failure {
+    Failure {
+        kind: FailureKind::Error,
+        name: "CardDeclined".to_owned(),
+        message: "the bank said no".to_owned(),
+        data: Some(json(r#"{"code":51}"#)),
+        permanent: true,
+        retry_after: Some(Millis(30_000)),
+    }
+}
+
+fn bare_failure() -> Failure {
+    Failure { data: None, permanent: false, retry_after: None, ..full_failure() }
+}
+
+fn policy() -> Policy {
+    Policy {
+        limit: Limit::Times(3),
+        delay: Millis(250),
+        backoff: Backoff::Linear,
+        timeout: Millis(5_000),
+        max_delay: Millis(60_000),
+        max_elapsed: Some(Millis(3_600_000)),
+        jitter: true,
+    }
+}
+
+fn remote(policy: Policy) -> Remote {
+    Remote {
+        pool: pool(),
+        function: function(),
+        input: json(r#"{"width":640}"#),
+        key: key(),
+        fingerprint: fingerprint(),
+        policy,
+    }
+}
+
+fn parked() -> Parked {
+    Parked { code: ParkCode::JournalMismatch, message: "entry 7: the code asked for another step".to_owned() }
+}
+
+fn call(kind: CallKind) -> Call {
+    Call { kind, name: CallName::new("reserve stock").expect("a valid name"), count: 2 }
+}
+
+fn json(text: &str) -> Payload {
+    Payload::from_text(text).expect("valid JSON")
+}
+
+fn key() -> StepKey {
+    "5e".repeat(32).parse().expect("64 digits")
+}
+
+fn fingerprint() -> Fingerprint {
+    Fingerprint::from_bytes([0xf1; 32])
+}
+
+fn workflow() -> WorkflowName {
+    WorkflowName::new("fulfil").expect("a valid name")
+}
+
+fn instance_id() -> InstanceId {
+    InstanceId::new("o-1").expect("a valid id")
+}
+
+fn build() -> BuildName {
+    BuildName::new("b-17").expect("a valid name")
+}
+
+fn pool() -> Pool {
+    Pool::new("imaging").expect("a valid name")
+}
+
+fn function() -> FunctionName {
+    FunctionName::new("resize").expect("a valid name")
+}
