@@ -178,10 +178,11 @@ impl Page {
 
 async fn opened(shared: &Arc<Shared>, open: OpenSession) {
     let (session, inbox) = (open.session, open.inbox.clone());
+    // First, so that whoever sees the session in the store sees its queues too.
+    declare(shared, &open).await;
     let item = match shared.store.open_session(&open).await {
         Ok(true) => {
             tracing::info!(%session, build = %open.build, host = %open.host, "a session is open");
-            declare(shared, &open).await;
             shared.know(open);
             CoordinatorItem::Opened(Opened {
                 lease: shared.settings.lease,
