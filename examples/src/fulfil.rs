@@ -82,15 +82,19 @@ const TOTAL_MAX: i64 = 10_000_000;
 pub async fn fulfil(cx: Workflow, order: Order) -> Result<Receipt, Error> {
     let cents = cx.step("validate", &order, validate).await?;
     let hold: String = cx.step("reserve stock", &order.lines, reserve).await?;
-    let charge_request = ChargeRequest { order: cx.instance_id().to_string(), cents, currency: order.currency };
+    let charge_request =
+        ChargeRequest { order: cx.instance_id().to_string(), cents, currency: order.currency };
     let payment = cx
         .step("charge", charge_request, charge)
         .retry(Retry::exponential("200 ms").limit(8))
         .timeout("10 s")
         .await?;
     cx.sleep("cooling off", "1 second").await?;
-    let request =
-        LabelRequest { order: cx.instance_id().to_string(), name: order.customer.name, parcels: order.lines.len() };
+    let request = LabelRequest {
+        order: cx.instance_id().to_string(),
+        name: order.customer.name,
+        parcels: order.lines.len(),
+    };
     let tracking: String = cx.remote("label", &request).on(LABEL_POOL).await?;
     cx.step("ship", (hold, &tracking), ship).await?;
     Ok(Receipt { payment, tracking, cents })

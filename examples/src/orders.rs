@@ -28,7 +28,9 @@ pub fn read(path: Option<&Path>) -> anyhow::Result<Vec<Case>> {
     text.lines()
         .enumerate()
         .filter(|(_, line)| !line.trim().is_empty())
-        .map(|(index, line)| serde_json::from_str(line).with_context(|| format!("order in line {}", index + 1)))
+        .map(|(index, line)| {
+            serde_json::from_str(line).with_context(|| format!("order in line {}", index + 1))
+        })
         .collect()
 }
 

@@ -7,7 +7,10 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail};
-use everstep_broker::{Broker, Confirmation, Consume, Consumer, Declaration, Incoming, Outgoing, Properties, QueueDeclaration, QueueKind};
+use everstep_broker::{
+    Broker, Confirmation, Consume, Consumer, Declaration, Incoming, Outgoing, Properties, QueueDeclaration,
+    QueueKind,
+};
 use everstep_protocol::{
     Namespace, Position, Timestamp,
     journal::{Fact, Wait},
@@ -155,7 +158,9 @@ impl Producer {
         latencies: &mut Vec<f64>,
     ) -> Result<()> {
         let mut incoming = Some(
-            tokio::time::timeout(PATIENCE, self.consumer.next()).await.context("no instance has ended for too long")?,
+            tokio::time::timeout(PATIENCE, self.consumer.next())
+                .await
+                .context("no instance has ended for too long")?,
         );
         while let Some(Incoming::Delivery(delivery)) = incoming {
             let ended: Ended = serde_json::from_slice(&delivery.body)?;
@@ -184,7 +189,8 @@ async fn lateness(store: &dyn Store, workload: Workload) -> Result<Vec<f64>> {
     let mut cursor = None;
     loop {
         let page = store.instances(&filter, cursor.as_ref(), 200).await?;
-        let ranges = page.rows.iter().map(|row| Range { uid: row.uid, run: row.run, after: Position(0) }).collect();
+        let ranges =
+            page.rows.iter().map(|row| Range { uid: row.uid, run: row.run, after: Position(0) }).collect();
         for entries in store.journal(ranges, 1 << 30).await? {
             let due = entries.iter().find_map(|entry| match &entry.fact {
                 Fact::Opened(opened) => match opened.wait {
@@ -193,9 +199,8 @@ async fn lateness(store: &dyn Store, workload: Workload) -> Result<Vec<f64>> {
                 },
                 _ => None,
             });
-            let fired = entries.iter().find_map(|entry| {
-                matches!(entry.fact, Fact::Fired { .. }).then_some(entry.at)
-            });
+            let fired =
+                entries.iter().find_map(|entry| matches!(entry.fact, Fact::Fired { .. }).then_some(entry.at));
             let (Some(Timestamp(due)), Some(Timestamp(fired))) = (due, fired) else {
                 bail!("an instance has slept without waking");
             };

@@ -55,8 +55,7 @@ fn main() -> anyhow::Result<()> {
 
 async fn measure(arguments: Arguments) -> anyhow::Result<()> {
     let kinds = arguments.backend.map_or_else(|| backend::Kind::ALL.to_vec(), |kind| vec![kind]);
-    let workloads =
-        if arguments.workloads.is_empty() { Workload::ALL.to_vec() } else { arguments.workloads };
+    let workloads = if arguments.workloads.is_empty() { Workload::ALL.to_vec() } else { arguments.workloads };
     for kind in kinds {
         for workload in &workloads {
             for shape in workload.shapes(arguments.instances, arguments.in_flight) {

@@ -5,7 +5,8 @@ use everstep::{Error, Registry, Step, Workflow};
 use futures::future::join_all;
 
 /// 100 bytes of JSON, quotes included.
-const RESULT: &str = "abcdefghijklmnopqrstuvwxyz0123456789abcdefghijklmnopqrstuvwxyz0123456789abcdefghijklmnopqrstuvwxyz";
+const RESULT: &str =
+    "abcdefghijklmnopqrstuvwxyz0123456789abcdefghijklmnopqrstuvwxyz0123456789abcdefghijklmnopqrstuvwxyz";
 
 /// A workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

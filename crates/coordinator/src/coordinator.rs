@@ -168,7 +168,8 @@ async fn declare(shared: &Shared) {
         Declaration::exchange(topology::LIFECYCLE_EXCHANGE),
         service::sessions::queue().into(),
     ];
-    topology.extend((0..shared.settings.report_queues).map(|index| service::intake::report_queue(index).into()));
+    topology
+        .extend((0..shared.settings.report_queues).map(|index| service::intake::report_queue(index).into()));
     topology.extend(shared.settings.namespaces.iter().flat_map(namespace_queues));
     if let Err(error) = shared.broker.declare(topology).await {
         tracing::warn!(%error, "the topology is declared when the broker is there");

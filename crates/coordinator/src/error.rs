@@ -44,7 +44,9 @@ impl Error {
         match self {
             Self::Unknown { .. } | Self::Stopping { .. } | Self::Broker(_) => ErrorKind::Retry,
             Self::Store(error) => match error.kind() {
-                everstep_store::ErrorKind::Unavailable | everstep_store::ErrorKind::Conflict => ErrorKind::Retry,
+                everstep_store::ErrorKind::Unavailable | everstep_store::ErrorKind::Conflict => {
+                    ErrorKind::Retry
+                }
                 everstep_store::ErrorKind::Refused => ErrorKind::Refused,
                 everstep_store::ErrorKind::Corrupt
                 | everstep_store::ErrorKind::NotMigrated

@@ -1,19 +1,25 @@
 //! What the HTTP API, the CLI's embedded mode and tests ask of a running coordinator.
 
-use std::{sync::{Arc, atomic::Ordering}, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use everstep_engine::{
     Answer, Input, What,
     start::{MessageKey, NameKey, Start},
 };
 use everstep_protocol::{
-    Fingerprint, InstanceId, InstanceUid, Namespace, Payload, WorkflowName,
-    limits::Limits,
-    start::StartReply,
+    Fingerprint, InstanceId, InstanceUid, Namespace, Payload, WorkflowName, limits::Limits, start::StartReply,
 };
 use everstep_store::Store;
 
-use crate::{arrival::{Arrival, Told}, error::Error, shared::Shared, turn::start_reply};
+use crate::{
+    arrival::{Arrival, Told},
+    error::Error,
+    shared::Shared,
+    turn::start_reply,
+};
 
 /// How long a caller waits for a decision before it is told "unknown".
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
@@ -135,9 +141,8 @@ pub(crate) fn prepare(start: StartRequest, limits: Limits) -> Result<Start, Erro
         .map_err(|error| refused(error.to_string()))?;
     let fingerprint = Fingerprint::of(&start.input).map_err(|error| refused(error.to_string()))?;
     let uid = InstanceUid::generate();
-    let id = start.id.unwrap_or_else(|| {
-        InstanceId::new(uid.to_string()).expect("a UUID is a valid instance id")
-    });
+    let id =
+        start.id.unwrap_or_else(|| InstanceId::new(uid.to_string()).expect("a UUID is a valid instance id"));
     Ok(Start {
         uid,
         name: NameKey { namespace: start.namespace, workflow: start.workflow, id },

@@ -40,36 +40,71 @@ impl Metrics {
         Self {
             answers: vec("everstep_decisions_total", "Decided inputs by answer.", "answer"),
             batch_inputs: histogram("everstep_batch_inputs", "Inputs in one committed transaction.", sizes),
-            batch_failures: vec("everstep_batch_failures_total", "Transactions that did not commit, by kind.", "kind"),
+            batch_failures: vec(
+                "everstep_batch_failures_total",
+                "Transactions that did not commit, by kind.",
+                "kind",
+            ),
             commit_seconds: histogram(
                 "everstep_commit_seconds",
                 "From the first statement of a transaction to its commit.",
                 seconds.clone(),
             ),
-            waiting: keep(&registry, IntGauge::new("everstep_inputs_waiting", "Inputs that wait for a batch.")),
+            waiting: keep(
+                &registry,
+                IntGauge::new("everstep_inputs_waiting", "Inputs that wait for a batch."),
+            ),
             messages: vec("everstep_messages_received_total", "Messages received, by queue kind.", "queue"),
-            messages_sent: keep(&registry, IntCounter::new("everstep_messages_sent_total", "Messages handed to the broker.")),
-            unreadable: vec("everstep_messages_unreadable_total", "Messages that are no envelope, by queue kind.", "queue"),
+            messages_sent: keep(
+                &registry,
+                IntCounter::new("everstep_messages_sent_total", "Messages handed to the broker."),
+            ),
+            unreadable: vec(
+                "everstep_messages_unreadable_total",
+                "Messages that are no envelope, by queue kind.",
+                "queue",
+            ),
             set_aside: keep(
                 &registry,
                 IntCounter::new("everstep_messages_set_aside_total", "Messages of another incarnation."),
             ),
-            rejected: vec("everstep_starts_rejected_total", "Starts that can never be accepted, by code.", "code"),
-            sessions: keep(&registry, IntGauge::new("everstep_sessions", "Live sessions as this coordinator knows them.")),
-            sessions_ended: vec("everstep_sessions_ended_total", "Sessions ended by this coordinator, by cause.", "cause"),
+            rejected: vec(
+                "everstep_starts_rejected_total",
+                "Starts that can never be accepted, by code.",
+                "code",
+            ),
+            sessions: keep(
+                &registry,
+                IntGauge::new("everstep_sessions", "Live sessions as this coordinator knows them."),
+            ),
+            sessions_ended: vec(
+                "everstep_sessions_ended_total",
+                "Sessions ended by this coordinator, by cause.",
+                "cause",
+            ),
             timer_lateness: keep(
                 &registry,
                 HistogramVec::new(
-                    HistogramOpts::new("everstep_timer_lateness_seconds", "From due to the scan that found it.")
-                        .buckets(seconds),
+                    HistogramOpts::new(
+                        "everstep_timer_lateness_seconds",
+                        "From due to the scan that found it.",
+                    )
+                    .buckets(seconds),
                     &[],
                 ),
             ),
             leases_unconfirmed: keep(
                 &registry,
-                IntCounter::new("everstep_leases_unconfirmed_total", "Leases ended because their holder never confirmed them."),
+                IntCounter::new(
+                    "everstep_leases_unconfirmed_total",
+                    "Leases ended because their holder never confirmed them.",
+                ),
             ),
-            lifecycles: vec("everstep_lifecycle_messages_total", "Lifecycle messages by outcome of their publication.", "outcome"),
+            lifecycles: vec(
+                "everstep_lifecycle_messages_total",
+                "Lifecycle messages by outcome of their publication.",
+                "outcome",
+            ),
             registry,
         }
     }

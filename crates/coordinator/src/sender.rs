@@ -21,11 +21,7 @@ use crate::{arrival::ReplyTo, shared::Shared};
 const EXPIRATION_MS: u32 = 10_000;
 
 /// Sends what a committed batch decided. False if a live connection did not take it: the inputs are to come again.
-pub(crate) async fn send(
-    shared: &Shared,
-    effects: Vec<Effect>,
-    fresh: HashMap<InstanceUid, Entry>,
-) -> bool {
+pub(crate) async fn send(shared: &Shared, effects: Vec<Effect>, fresh: HashMap<InstanceUid, Entry>) -> bool {
     if effects.is_empty() {
         return true;
     }
@@ -147,12 +143,8 @@ impl Outbound {
                 continue;
             };
             for items in split(items) {
-                let envelope = ToWorker {
-                    incarnation: shared.incarnation,
-                    coordinator: shared.id,
-                    session,
-                    items,
-                };
+                let envelope =
+                    ToWorker { incarnation: shared.incarnation, coordinator: shared.id, session, items };
                 messages.push(transient(known.inbox.clone(), wire::encode(&envelope)));
             }
         }
@@ -177,7 +169,8 @@ fn split(items: Vec<CoordinatorItem>) -> Vec<Vec<CoordinatorItem>> {
 }
 
 fn size(item: &CoordinatorItem) -> usize {
-    let entries = |entries: &[Entry]| entries.iter().map(|entry| entry.fact.payload_bytes() as usize).sum::<usize>();
+    let entries =
+        |entries: &[Entry]| entries.iter().map(|entry| entry.fact.payload_bytes() as usize).sum::<usize>();
     match item {
         CoordinatorItem::Grant(grant) => 256 + entries(&grant.entries),
         CoordinatorItem::Entries(pushed) => 128 + entries(&pushed.entries),

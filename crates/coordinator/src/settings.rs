@@ -36,6 +36,7 @@ pub struct Settings {
     /// Runnable instances go straight to workers that announced room. Default true.
     pub direct_grants: bool,
     /// Limits of sizes and counts.
+    #[serde(deserialize_with = "strict_limits")]
     pub limits: Limits,
 }
 
@@ -88,4 +89,24 @@ impl Settings {
         check(self.deaths_max > 0, "deaths_max must be more than zero");
         problems
     }
+}
+
+/// Limits also travel to workers, where unknown ones are ignored (rule W25). In settings an unknown one is a typing error.
+fn strict_limits<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Limits, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Strict {
+        output_bytes: Option<u64>,
+        input_bytes: Option<u64>,
+        steps: Option<u64>,
+        journal_bytes: Option<u64>,
+    }
+    let strict = Strict::deserialize(deserializer)?;
+    let default = Limits::default();
+    Ok(Limits {
+        output_bytes: strict.output_bytes.unwrap_or(default.output_bytes),
+        input_bytes: strict.input_bytes.unwrap_or(default.input_bytes),
+        steps: strict.steps.unwrap_or(default.steps),
+        journal_bytes: strict.journal_bytes.unwrap_or(default.journal_bytes),
+    })
 }

@@ -19,7 +19,11 @@ use everstep_protocol::{
 use everstep_store::{Rejected, Store};
 use tokio::sync::{Notify, mpsc};
 
-use crate::{arrival::{Arrival, Share}, metrics::Metrics, settings::Settings};
+use crate::{
+    arrival::{Arrival, Share},
+    metrics::Metrics,
+    settings::Settings,
+};
 
 /// Shared by the loop, the turns and the services.
 #[derive(Debug)]
@@ -144,8 +148,7 @@ impl Shared {
             turned_ms: AtomicU64::new(0),
             began,
         };
-        let ends =
-            Ends { arrivals: arrivals_end, lifecycles: lifecycles_end, rejections: rejections_end };
+        let ends = Ends { arrivals: arrivals_end, lifecycles: lifecycles_end, rejections: rejections_end };
         (shared, ends)
     }
 

@@ -112,11 +112,7 @@ async fn commit(shared: &Arc<Shared>, inputs: &Arc<Vec<Input>>) -> Result<Decide
 }
 
 /// The decisions of a batch, called inside its transaction.
-fn decide(
-    shared: Arc<Shared>,
-    inputs: Arc<Vec<Input>>,
-    out: Arc<Mutex<Decided>>,
-) -> everstep_store::Decide {
+fn decide(shared: Arc<Shared>, inputs: Arc<Vec<Input>>, out: Arc<Mutex<Decided>>) -> everstep_store::Decide {
     Box::new(move |loaded: Loaded| {
         shared.clock.read(loaded.now);
         let mut room = shared.room();
@@ -146,9 +142,7 @@ fn fresh(writes: &Writes) -> HashMap<InstanceUid, Entry> {
     rows.map(|row| (row.uid, row.entry.clone())).collect()
 }
 
-fn near(
-    writes: &Writes,
-) -> Vec<(everstep_protocol::Timestamp, InstanceUid, everstep_protocol::CallHash)> {
+fn near(writes: &Writes) -> Vec<(everstep_protocol::Timestamp, InstanceUid, everstep_protocol::CallHash)> {
     let due = writes.waits.iter().filter_map(|(uid, wait)| Some((wait.due_at?, *uid, wait.call.hash())));
     due.collect()
 }
@@ -327,7 +321,11 @@ pub(crate) fn start_reply(answer: &Answer, workflow: &str, id: Option<&str>) -> 
             Some(*status),
             Some("an instance of this id exists with another input; nothing was created"),
         ),
-        _ => (StartOutcome::Unknown, None, Some("the start was not decided; sending it again with the same id is safe")),
+        _ => (
+            StartOutcome::Unknown,
+            None,
+            Some("the start was not decided; sending it again with the same id is safe"),
+        ),
     };
     StartReply {
         outcome,
@@ -438,7 +436,11 @@ mod tests {
             };
             assert_eq!(delivery.redelivered, redelivered);
             let share = Share::divide(delivery.split().1, 1).pop();
-            if cut { mine.cut() } else { mine.restore() }
+            if cut {
+                mine.cut()
+            } else {
+                mine.restore()
+            }
             let reply = Outgoing::to_queue("replies", "y");
             Replies { replies: vec![reply], messages: share.into_iter().collect() }.hand_over(&shared).await;
         }

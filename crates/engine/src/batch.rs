@@ -169,8 +169,7 @@ impl Batch {
 
     /// A new instance is written like any other change: its head and name first, then what makes it run.
     fn create(&mut self, start: &Start, head: &Head, entry: Entry, room: &mut Room) {
-        let existing =
-            Existing { uid: head.uid, fingerprint: start.fingerprint, status: head.status };
+        let existing = Existing { uid: head.uid, fingerprint: start.fingerprint, status: head.status };
         self.loaded.names.insert(start.name.clone(), existing);
         self.loaded.heads.insert(head.uid, head.clone());
         self.fold.create(head, &start.name, start.fingerprint);
@@ -282,7 +281,13 @@ fn runnable(mut head: Head, entry: Entry, place: Place) -> Decision {
             }
         }
     };
-    Decision { head: Some(head), entries: vec![entry], changes, effects: vec![effect], answer: Answer::Created }
+    Decision {
+        head: Some(head),
+        entries: vec![entry],
+        changes,
+        effects: vec![effect],
+        answer: Answer::Created,
+    }
 }
 
 /// The decision itself panicked: a broken invariant inside one instance parks that instance.

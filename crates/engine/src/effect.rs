@@ -74,7 +74,10 @@ pub enum Change {
 
 /// What is sent after the commit. Losing any of it delays, and never loses, work.
 #[derive(Clone, Debug)]
-#[allow(clippy::large_enum_variant, reason = "most effects are items: a box would cost an allocation for each of them")]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "most effects are items: a box would cost an allocation for each of them"
+)]
 pub enum Effect {
     /// An item for a session's inbox.
     Item(SessionId, CoordinatorItem),

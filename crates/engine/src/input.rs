@@ -148,7 +148,9 @@ impl What {
                 needs.waits.push((instance, *call));
                 needs.remotes.push((instance, *call));
             }
-            Self::StepClaim { call, .. } | Self::StepReport { call, .. } | Self::StepLeaseEnded { call, .. } => {
+            Self::StepClaim { call, .. }
+            | Self::StepReport { call, .. }
+            | Self::StepLeaseEnded { call, .. } => {
                 needs.runnable.push(instance);
                 needs.remotes.push((instance, *call));
                 needs.waits.push((instance, *call));

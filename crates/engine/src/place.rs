@@ -47,7 +47,12 @@ impl Room {
     }
 
     /// A session serves these workflows, but gets work through their queues only.
-    pub fn serve_queues_only(&mut self, session: SessionId, namespace: &Namespace, workflows: &[WorkflowName]) {
+    pub fn serve_queues_only(
+        &mut self,
+        session: SessionId,
+        namespace: &Namespace,
+        workflows: &[WorkflowName],
+    ) {
         self.serve(session, namespace, workflows);
         self.sessions.remove(&session);
     }
@@ -61,7 +66,12 @@ impl Room {
 
     /// What the store said of the queues: those that hold back work get nothing past it, the others may be offered `window`
     /// more tasks until it is asked again.
-    pub fn set_backlog(&mut self, window: u32, runs: HashSet<(Namespace, WorkflowName)>, steps: HashSet<(Namespace, Pool)>) {
+    pub fn set_backlog(
+        &mut self,
+        window: u32,
+        runs: HashSet<(Namespace, WorkflowName)>,
+        steps: HashSet<(Namespace, Pool)>,
+    ) {
         self.window = window;
         self.offered.clear();
         self.offered_steps.clear();

@@ -7,7 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use everstep_protocol::{
-    Attempt, BuildName, Call, Failure, FailureKind, Fingerprint, Payload, Policy, Position, StepKey, Timestamp,
+    Attempt, BuildName, Call, Failure, FailureKind, Fingerprint, Payload, Policy, Position, StepKey,
+    Timestamp,
     journal::{Attempted, Entry, Fact, Lost, Opened, Outcome, ParkCode, Parked, Wait},
 };
 
@@ -108,7 +109,14 @@ impl Replay {
     /// Begins after the first entry, which only carries the input.
     #[must_use]
     pub fn new(build: BuildName, first: Position) -> Self {
-        Self { build, position: first, numbers: HashMap::new(), calls: BTreeMap::new(), ready: BTreeSet::new(), drifted: 0 }
+        Self {
+            build,
+            position: first,
+            numbers: HashMap::new(),
+            calls: BTreeMap::new(),
+            ready: BTreeSet::new(),
+            drifted: 0,
+        }
     }
 
     /// The last position fed.
@@ -305,10 +313,9 @@ impl Replay {
         if !lost.counts {
             return;
         }
-        let running = self
-            .calls
-            .values_mut()
-            .filter(|made| matches!(made.asked, Asked::Step(_)) && matches!(made.state, State::Ready | State::Told));
+        let running = self.calls.values_mut().filter(|made| {
+            matches!(made.asked, Asked::Step(_)) && matches!(made.state, State::Ready | State::Told)
+        });
         for made in running.take(lost.slots as usize) {
             made.losses.push(made.attempt);
             made.attempt = made.attempt.next();
@@ -318,18 +325,12 @@ impl Replay {
 
 impl Made {
     fn next(&mut self, number: u64) -> Vec<Next> {
-        let start = |attempt, made: &Self| Start {
-            number,
-            attempt,
-            pinned: made.pinned,
-            first_at: made.first_at,
-        };
+        let start =
+            |attempt, made: &Self| Start { number, attempt, pinned: made.pinned, first_at: made.first_at };
         match self.asked {
             Asked::Sleep | Asked::Remote(_) => vec![Next::Open { number }],
             Asked::Step(_) if self.losses.is_empty() => vec![Next::Start(start(self.attempt, self))],
-            Asked::Step(_) => {
-                self.losses.iter().map(|attempt| Next::Charge(start(*attempt, self))).collect()
-            }
+            Asked::Step(_) => self.losses.iter().map(|attempt| Next::Charge(start(*attempt, self))).collect(),
         }
     }
 

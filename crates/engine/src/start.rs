@@ -92,7 +92,12 @@ pub enum Admission {
 
 /// Decides on a start. `earlier` is the kept decision on the same message, `existing` the instance of that name.
 #[must_use]
-pub fn admit(start: &Start, earlier: Option<&Decided>, existing: Option<&Existing>, now: Timestamp) -> Admission {
+pub fn admit(
+    start: &Start,
+    earlier: Option<&Decided>,
+    existing: Option<&Existing>,
+    now: Timestamp,
+) -> Admission {
     if let Some(decided) = earlier {
         return Admission::Known(decided.clone());
     }

@@ -34,7 +34,8 @@ use everstep_broker::{Broker, Consume, Consumer, Incoming, MemoryBroker, QueueDe
 use everstep_coordinator::{Coordinator, Handle, StartRequest};
 use everstep_engine::start::NameKey;
 use everstep_protocol::{
-    InstanceId, Namespace, Payload, WorkflowName, name::NameError, payload::PayloadError, start::StartReply, topology,
+    InstanceId, Namespace, Payload, WorkflowName, name::NameError, payload::PayloadError, start::StartReply,
+    topology,
 };
 use everstep_sdk::{Registry, RegistryError, host::Definition};
 use everstep_store::{Store, sqlite::SqliteStore};
@@ -130,11 +131,7 @@ impl Embedded {
     }
 
     /// What the store says of an instance.
-    pub async fn instance(
-        &self,
-        workflow: &str,
-        id: &str,
-    ) -> Result<Option<InstanceView>, EmbeddedError> {
+    pub async fn instance(&self, workflow: &str, id: &str) -> Result<Option<InstanceView>, EmbeddedError> {
         let name = NameKey {
             namespace: Namespace::default(),
             workflow: WorkflowName::new(workflow)?,
@@ -210,7 +207,8 @@ impl Builder {
         self.registry.validate()?;
         let path = self.path;
         let opened = tokio::task::spawn_blocking(move || SqliteStore::open(&path)).await;
-        let store: Arc<dyn Store> = Arc::new(opened.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?);
+        let store: Arc<dyn Store> =
+            Arc::new(opened.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?);
         let broker = MemoryBroker::new();
         let (stop, stopped) = watch::channel(false);
         let link: Arc<dyn Broker> = Arc::new(broker.connection());

@@ -65,7 +65,14 @@ impl Failure {
             FailureKind::LimitReached => "LimitReached",
             FailureKind::UnknownFunction => "UnknownFunction",
         };
-        Self { kind, name: name.to_owned(), message: message.into(), data: None, permanent: kind.is_permanent(), retry_after: None }
+        Self {
+            kind,
+            name: name.to_owned(),
+            message: message.into(),
+            data: None,
+            permanent: kind.is_permanent(),
+            retry_after: None,
+        }
     }
 }
 

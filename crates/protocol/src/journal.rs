@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Attempt, BuildName, Call, Failure, Fingerprint, FunctionName, Generation, Millis, Payload, Policy, Pool, Position,
-    SessionId, StepKey, Timestamp,
+    Attempt, BuildName, Call, Failure, Fingerprint, FunctionName, Generation, Millis, Payload, Policy, Pool,
+    Position, SessionId, StepKey, Timestamp,
 };
 
 /// One entry of a journal.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// The limits of an installation. The limit itself is accepted, one byte or one step more is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct Limits {
     /// Bytes of one step's output. Default 1 MiB.
     pub output_bytes: u64,

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Attempt, BuildName, Call, CallHash, CoordinatorId, Epoch, Failure, Fingerprint, FunctionName, Generation,
-    Incarnation, InstanceId, InstanceUid, Millis, Namespace, Payload, Policy, Pool, Position, Run, SessionId, StepKey,
-    Timestamp, WorkflowName,
+    Incarnation, InstanceId, InstanceUid, Millis, Namespace, Payload, Policy, Pool, Position, Run, SessionId,
+    StepKey, Timestamp, WorkflowName,
     journal::{End, Entry, Parked, Remote},
     limits::Limits,
 };

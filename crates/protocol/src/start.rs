@@ -72,7 +72,9 @@ pub enum StartError {
         limit: u64,
     },
     /// Neither the body nor the message names what a redelivery could be known by.
-    #[error("an id in the body or a message_id is required, so that a redelivery can never make a second instance")]
+    #[error(
+        "an id in the body or a message_id is required, so that a redelivery can never make a second instance"
+    )]
     NoIdentity,
 }
 
@@ -272,7 +274,8 @@ mod tests {
 
     #[test]
     fn w40_a_start_names_its_workflow_and_keeps_its_input_as_written() {
-        let start = parse(r#"{"workflow":"fulfil","id":"o-1","input":{"b": 9007199254740993,"a":"\u0000"}}"#).unwrap();
+        let start = parse(r#"{"workflow":"fulfil","id":"o-1","input":{"b": 9007199254740993,"a":"\u0000"}}"#)
+            .unwrap();
         assert_eq!(start.workflow.as_str(), "fulfil");
         assert_eq!(start.id.unwrap().as_str(), "o-1");
         assert_eq!(start.input.as_str(), r#"{"b":9007199254740993,"a":"\u0000"}"#);
@@ -285,7 +288,8 @@ mod tests {
 
     #[test]
     fn w40_message_pack_says_the_same() {
-        let body = rmp_serde::to_vec_named(&serde_json::json!({"workflow":"fulfil","input":{"n":u64::MAX}})).unwrap();
+        let body = rmp_serde::to_vec_named(&serde_json::json!({"workflow":"fulfil","input":{"n":u64::MAX}}))
+            .unwrap();
         let start = StartMessage::parse(Encoding::MessagePack, &body, LIMIT).unwrap();
         assert_eq!(start.input.as_str(), r#"{"n":18446744073709551615}"#);
     }
@@ -331,7 +335,10 @@ mod tests {
         let read = |body: &str| Claimed::of(Encoding::Json, body.as_bytes());
         assert_eq!(read(r#"{"workflow":"w","id":"x","colour":[1]}"#), claimed(Some("w"), Some("x")));
         assert_eq!(read(r#"{"workflow":"Not A Name","id":7}"#), claimed(Some("Not A Name"), None));
-        assert_eq!(read(&format!(r#"{{"workflow":"w","id":"{}"}}"#, "y".repeat(257))), claimed(Some("w"), None));
+        assert_eq!(
+            read(&format!(r#"{{"workflow":"w","id":"{}"}}"#, "y".repeat(257))),
+            claimed(Some("w"), None)
+        );
         for body in ["", "garbage", "[1]", r#"{"workflow":"w""#] {
             assert_eq!(read(body), claimed(None, None), "{body}");
         }

@@ -27,8 +27,8 @@ use everstep_engine::{
     start::{Decided, NameKey},
 };
 use everstep_protocol::{
-    CallHash, CoordinatorId, Epoch, Incarnation, InstanceUid, Millis, Namespace, Payload, Pool, Position, Run, SessionId,
-    Timestamp, WorkflowName, journal::Entry, message::OpenSession,
+    CallHash, CoordinatorId, Epoch, Incarnation, InstanceUid, Millis, Namespace, Payload, Pool, Position,
+    Run, SessionId, Timestamp, WorkflowName, journal::Entry, message::OpenSession,
 };
 
 pub use error::{Error, ErrorKind};
@@ -163,7 +163,12 @@ pub trait Schedule: Send + Sync + std::fmt::Debug + 'static {
     async fn backlog(&self, queues: &[Queue], window: u32, again: Millis) -> Result<Vec<Queue>, Error>;
 
     /// Tries to take or keep duties, each held by one coordinator at a time for `ttl`. Answers with those held.
-    async fn duties(&self, coordinator: CoordinatorId, names: &[&'static str], ttl: Millis) -> Result<Vec<&'static str>, Error>;
+    async fn duties(
+        &self,
+        coordinator: CoordinatorId,
+        names: &[&'static str],
+        ttl: Millis,
+    ) -> Result<Vec<&'static str>, Error>;
 
     /// Gives all duties of a coordinator up, so that another takes them at once.
     async fn release_duties(&self, coordinator: CoordinatorId) -> Result<(), Error>;

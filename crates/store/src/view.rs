@@ -2,8 +2,8 @@
 
 use everstep_engine::{Status, rows::WaitKind};
 use everstep_protocol::{
-    BuildName, Call, Epoch, Generation, InstanceId, InstanceUid, Namespace, Position, Run, SessionId, Timestamp,
-    WorkflowName,
+    BuildName, Call, Epoch, Generation, InstanceId, InstanceUid, Namespace, Position, Run, SessionId,
+    Timestamp, WorkflowName,
     journal::{End, Parked},
 };
 

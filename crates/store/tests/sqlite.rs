@@ -24,9 +24,8 @@ use everstep_protocol::{
     message::{AttemptEnd, AttemptOutcome, Open, OpenSession, OpenWait, Report, Then},
 };
 use everstep_store::{
-    ErrorKind, Filter, Heard, Instances, MessageName, Queue, Range, Records, Rejected, Schedule, Sessions, StatusWord,
-    Views,
-    sqlite::SqliteStore,
+    ErrorKind, Filter, Heard, Instances, MessageName, Queue, Range, Records, Rejected, Schedule, Sessions,
+    StatusWord, Views, sqlite::SqliteStore,
 };
 
 fn new_file() -> (tempfile::TempDir, PathBuf) {

@@ -64,8 +64,9 @@ impl Drop for Installation {
 
 #[allow(clippy::disallowed_methods, reason = "the one place that reads where the test servers are")]
 fn variable(name: &str) -> Result<String> {
-    std::env::var(name)
-        .with_context(|| format!("{name} is not set: run `make services-up` and `eval \"$(scripts/services.sh env)\"`"))
+    std::env::var(name).with_context(|| {
+        format!("{name} is not set: run `make services-up` and `eval \"$(scripts/services.sh env)\"`")
+    })
 }
 
 fn psql(url: &str, statement: &str) -> Result<String> {

@@ -126,8 +126,11 @@ async fn run(everstep: &Embedded, cases: &[Case]) -> anyhow::Result<HashMap<Stri
 fn bar(orders: usize) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:40} {pos}/{len} orders ended  {elapsed}")
         .unwrap_or_else(|_| ProgressStyle::default_bar());
-    let target =
-        if std::io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let target = if std::io::stderr().is_terminal() {
+        ProgressDrawTarget::stderr()
+    } else {
+        ProgressDrawTarget::hidden()
+    };
     ProgressBar::with_draw_target(Some(orders as u64), target).with_style(style)
 }
 

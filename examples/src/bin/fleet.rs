@@ -24,11 +24,17 @@ fn main() -> anyhow::Result<ExitCode> {
     println!("undisturbed run ...");
     let calm = run(&python, &cases, false)?;
     println!("undisturbed: {:.1} s, {}", calm.took.as_secs_f64(), calm.tally.line("fleet", cases.len()));
-    println!("disturbed run: a worker and a coordinator are killed with -9, every kind of queue is purged ...");
+    println!(
+        "disturbed run: a worker and a coordinator are killed with -9, every kind of queue is purged ..."
+    );
     let rough = run(&python, &cases, true)?;
     let purges = rough.purges.unwrap_or_default();
     println!("messages lost to purges: {purges}");
-    println!("wall time: {:.1} s undisturbed, {:.1} s disturbed", calm.took.as_secs_f64(), rough.took.as_secs_f64());
+    println!(
+        "wall time: {:.1} s undisturbed, {:.1} s disturbed",
+        calm.took.as_secs_f64(),
+        rough.took.as_secs_f64()
+    );
     let good = judge(&calm, &rough, &purges, cases.len());
     println!("{}", rough.tally.line("fleet", cases.len()));
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -61,7 +61,9 @@ pub(crate) fn disturb(fleet: &mut Fleet, installation: &Installation, orders: us
     fleet.kill_coordinator()?;
     let ended: usize = installation.sql("SELECT count(*) FROM instance WHERE status <> 0")?.parse()?;
     if ended >= orders {
-        bail!("every order had ended before the disturbance was over: the load is too small to prove anything");
+        bail!(
+            "every order had ended before the disturbance was over: the load is too small to prove anything"
+        );
     }
     Ok(purges)
 }

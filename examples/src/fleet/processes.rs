@@ -48,7 +48,8 @@ impl Fleet {
             })
             .collect::<Result<_>>()?;
         let mut command = Command::new(program("everstep-label-worker")?);
-        let labels = Process::spawn("label pool", command.args(["--amqp", &installation.amqp, "--prefetch", "5"]))?;
+        let labels =
+            Process::spawn("label pool", command.args(["--amqp", &installation.amqp, "--prefetch", "5"]))?;
         Ok(Self { coordinators, workers, labels, http, _payment: payment })
     }
 
@@ -103,13 +104,16 @@ fn payment(ledger: &Path) -> Result<(Process, String)> {
     command.args(["--listen", "127.0.0.1:0", "--ledger"]).arg(ledger);
     let mut process = Process::spawn("payment service", &mut command)?;
     let line = process.line()?;
-    let url = line.strip_prefix("listening on ").context("the payment service did not say where it listens")?;
+    let url =
+        line.strip_prefix("listening on ").context("the payment service did not say where it listens")?;
     Ok((process, url.to_owned()))
 }
 
 fn everstep(installation: &Installation) -> Result<Command> {
     let mut command = Command::new(program("everstep")?);
-    command.env("EVERSTEP_POSTGRES__URL", &installation.postgres).env("EVERSTEP_AMQP__URL", &installation.amqp);
+    command
+        .env("EVERSTEP_POSTGRES__URL", &installation.postgres)
+        .env("EVERSTEP_AMQP__URL", &installation.amqp);
     Ok(command)
 }
 

@@ -25,7 +25,8 @@ const EVERY: Duration = Duration::from_secs(1);
 /// Takes and keeps duties until the coordinator stops.
 pub(crate) async fn run(shared: Arc<Shared>) {
     loop {
-        let held = tokio::time::timeout(Duration::from_secs(2), shared.store.duties(shared.id, &ALL, TTL)).await;
+        let held =
+            tokio::time::timeout(Duration::from_secs(2), shared.store.duties(shared.id, &ALL, TTL)).await;
         // No answer means that the lease may run out: hold nothing until it is known again.
         shared.set_duties(held.ok().and_then(Result::ok).unwrap_or_default());
         tokio::time::sleep(EVERY).await;

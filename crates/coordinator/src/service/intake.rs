@@ -27,8 +27,7 @@ pub(crate) fn report_queue(index: u32) -> QueueDeclaration {
 
 /// Reads one report queue.
 pub(crate) async fn run(shared: Arc<Shared>, index: u32) -> Result<(), crate::Error> {
-    let consume =
-        Consume { queue: report_queue(index).into(), prefetch: shared.settings.report_prefetch };
+    let consume = Consume { queue: report_queue(index).into(), prefetch: shared.settings.report_prefetch };
     let mut consumer = shared.broker.consume(consume).await?;
     loop {
         if let Incoming::Delivery(delivery) = consumer.next().await {

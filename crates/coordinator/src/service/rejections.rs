@@ -71,7 +71,9 @@ pub(crate) fn set_aside(
 ) {
     let (what, of) = match report {
         WorkerItem::Report(report) => (report.epoch, format!("report-{}", report.number)),
-        WorkerItem::StepReport { call, epoch, .. } => (*epoch, format!("step-{}", uuid::Uuid::from_bytes(call.0).simple())),
+        WorkerItem::StepReport { call, epoch, .. } => {
+            (*epoch, format!("step-{}", uuid::Uuid::from_bytes(call.0).simple()))
+        }
         other => (Epoch(0), format!("{other:?}")),
     };
     let instance = report.instance();
@@ -88,7 +90,10 @@ pub(crate) fn set_aside(
         headers: Payload::null(),
         body,
         body_bytes,
-        message: Some(MessageName { app_id: session.to_string(), message_id: format!("{instance}-{what}-{of}") }),
+        message: Some(MessageName {
+            app_id: session.to_string(),
+            message_id: format!("{instance}-{what}-{of}"),
+        }),
         decided: None,
     };
     if shared.rejections.send(Rejection { record, message, reply: None }).is_err() {
@@ -107,7 +112,9 @@ async fn record(shared: &Shared, records: Vec<Rejected>) {
             continue;
         }
         let reduced = Rejected {
-            reason: "the record of this message was refused by the store; body, headers and reason are left out".to_owned(),
+            reason:
+                "the record of this message was refused by the store; body, headers and reason are left out"
+                    .to_owned(),
             headers: Payload::null(),
             body: Vec::new(),
             message: None,

@@ -7,15 +7,10 @@ use std::{
 };
 
 use everstep_broker::{Consume, Incoming, QueueDeclaration, QueueKind, Settle};
-use everstep_engine::{
-    Input, What,
-    rows::Subject,
-};
+use everstep_engine::{Input, What, rows::Subject};
 use everstep_protocol::{
     Epoch, InstanceUid, Millis, SessionId,
-    message::{
-        CoordinatorItem, Heard, Heartbeat, HeldStep, OpenSession, Opened, SessionMessage, ToWorker,
-    },
+    message::{CoordinatorItem, Heard, Heartbeat, HeldStep, OpenSession, Opened, SessionMessage, ToWorker},
     topology, wire,
 };
 use everstep_store::LeaseRow;
@@ -41,7 +36,9 @@ pub(crate) fn queue() -> QueueDeclaration {
 pub(crate) async fn beat(shared: Arc<Shared>) {
     loop {
         let message = SessionMessage::Beat { coordinator: shared.id };
-        if let Err(error) = shared.broker.send(vec![transient(topology::SESSIONS.to_owned(), wire::encode(&message))]).await {
+        if let Err(error) =
+            shared.broker.send(vec![transient(topology::SESSIONS.to_owned(), wire::encode(&message))]).await
+        {
             tracing::debug!(%error, "the way to the sessions queue is closed; no lease runs meanwhile");
         }
         tokio::time::sleep(gap(shared.settings.lease).to_std() / 3).await;
@@ -202,10 +199,7 @@ async fn opened(shared: &Arc<Shared>, open: OpenSession) {
 async fn heard(shared: &Arc<Shared>, heartbeats: Vec<Heartbeat>, suspects: &mut Suspects) {
     let names: Vec<_> = heartbeats
         .iter()
-        .map(|heartbeat| everstep_store::Heard {
-            session: heartbeat.session,
-            inbox: heartbeat.inbox.clone(),
-        })
+        .map(|heartbeat| everstep_store::Heard { session: heartbeat.session, inbox: heartbeat.inbox.clone() })
         .collect();
     let held = match shared.store.heard(&names).await {
         Ok(held) => held,
@@ -236,12 +230,7 @@ async fn heard(shared: &Arc<Shared>, heartbeats: Vec<Heartbeat>, suspects: &mut 
 
 /// Compares what a session says it holds with what the store says (rule W6). A lease that it lacks is granted again at its
 /// second heartbeat without it, and ended when it had that answer and still lacks it.
-fn compare(
-    shared: &Shared,
-    heartbeat: &Heartbeat,
-    leases: &[LeaseRow],
-    suspects: &mut Suspects,
-) -> Heard {
+fn compare(shared: &Shared, heartbeat: &Heartbeat, leases: &[LeaseRow], suspects: &mut Suspects) -> Heard {
     let stored: HashMap<(InstanceUid, Subject), Epoch> =
         leases.iter().map(|lease| ((lease.uid, lease.subject), lease.epoch)).collect();
     let held: HashMap<(InstanceUid, Subject), Epoch> = heartbeat
@@ -314,12 +303,7 @@ pub(crate) fn submit_end(
 }
 
 /// The input that ends one lease of a session.
-pub(crate) fn end_input(
-    open: &OpenSession,
-    lease: &LeaseRow,
-    epoch: Option<Epoch>,
-    counts: bool,
-) -> Input {
+pub(crate) fn end_input(open: &OpenSession, lease: &LeaseRow, epoch: Option<Epoch>, counts: bool) -> Input {
     let session = open.session;
     let what = match lease.subject.call() {
         None => What::LeaseEnded { session, epoch, slots: open.slots, counts },
@@ -336,7 +320,9 @@ async fn goodbye(shared: &Arc<Shared>, session: SessionId) {
             shared.forget(session);
             shared.orphans.notify_one();
         }
-        Err(error) => tracing::warn!(%error, %session, "a goodbye was not noted; the session ends by silence"),
+        Err(error) => {
+            tracing::warn!(%error, %session, "a goodbye was not noted; the session ends by silence")
+        }
     }
 }
 
@@ -346,8 +332,7 @@ async fn answer(shared: &Shared, session: SessionId, inbox: String, items: Vec<C
         tracing::warn!(%session, "a session names an inbox that is not its own; it is not answered");
         return;
     }
-    let envelope =
-        ToWorker { incarnation: shared.incarnation, coordinator: shared.id, session, items };
+    let envelope = ToWorker { incarnation: shared.incarnation, coordinator: shared.id, session, items };
     if let Err(error) = shared.broker.send(vec![transient(inbox, wire::encode(&envelope))]).await {
         tracing::debug!(%error, %session, "an answer was not sent; the worker asks again");
     }

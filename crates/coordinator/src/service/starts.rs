@@ -23,10 +23,8 @@ pub(crate) const KEPT_BYTES: usize = 1 << 20;
 
 /// Reads the start queue of one namespace.
 pub(crate) async fn run(shared: Arc<Shared>, namespace: Namespace) -> Result<(), crate::Error> {
-    let consume = Consume {
-        queue: topology::start_queue(&namespace).into(),
-        prefetch: shared.settings.start_prefetch,
-    };
+    let consume =
+        Consume { queue: topology::start_queue(&namespace).into(), prefetch: shared.settings.start_prefetch };
     let mut consumer = shared.broker.consume(consume).await?;
     loop {
         if let Incoming::Delivery(delivery) = consumer.next().await {
@@ -138,13 +136,7 @@ fn reply_to(properties: &Properties) -> Result<Option<ReplyTo>, Refusal> {
     Ok(Some(ReplyTo { queue, correlation_id: properties.correlation_id.clone() }))
 }
 
-fn reject(
-    shared: &Shared,
-    namespace: &Namespace,
-    message: &Message,
-    settle: Settle,
-    refusal: Refusal,
-) {
+fn reject(shared: &Shared, namespace: &Namespace, message: &Message, settle: Settle, refusal: Refusal) {
     tracing::info!(code = refusal.code, reason = %refusal.reason, "a start message is rejected");
     let kept = message.body.len().min(KEPT_BYTES);
     let reply = refusal.reply_to.map(|to| {

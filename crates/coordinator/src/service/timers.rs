@@ -107,7 +107,8 @@ impl Timers {
 
 fn until(due_at: Timestamp, now: Timestamp) -> Duration {
     // Rounded up: a wake-up is never early.
-    Duration::from_micros(u64::try_from(due_at.0.saturating_sub(now.0)).unwrap_or(0)).max(Duration::from_micros(200))
+    Duration::from_micros(u64::try_from(due_at.0.saturating_sub(now.0)).unwrap_or(0))
+        .max(Duration::from_micros(200))
 }
 
 /// Hands due waits to the loop and waits until they are decided, so that the next scan does not find them again.

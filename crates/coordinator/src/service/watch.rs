@@ -46,10 +46,7 @@ async fn silent(shared: &Shared) -> Result<(), crate::Error> {
 }
 
 /// Pings every inbox; one that is unroutable for long enough ends its session, but never within a lease after a gap.
-async fn gone(
-    shared: &Shared,
-    since: &mut HashMap<SessionId, Instant>,
-) -> Result<(), crate::Error> {
+async fn gone(shared: &Shared, since: &mut HashMap<SessionId, Instant>) -> Result<(), crate::Error> {
     let live = shared.sessions();
     if live.is_empty() {
         since.clear();

@@ -7,7 +7,10 @@ use std::{
     ops::RangeInclusive,
 };
 
-use everstep_protocol::{CallHash, Fingerprint, InstanceUid, Timestamp, journal::{Entry, Parked}};
+use everstep_protocol::{
+    CallHash, Fingerprint, InstanceUid, Timestamp,
+    journal::{Entry, Parked},
+};
 
 use super::writes::{JournalRow, NameRow, ReadyRow, Writes};
 use crate::{
@@ -107,7 +110,14 @@ impl Fold {
         self.rest.journal.push(JournalRow { uid: head.uid, run: head.run, entry });
     }
 
-    pub(super) fn change(&mut self, before: &Head, head: &Head, change: &Change, rows: &Rows, now: Timestamp) {
+    pub(super) fn change(
+        &mut self,
+        before: &Head,
+        head: &Head,
+        change: &Change,
+        rows: &Rows,
+        now: Timestamp,
+    ) {
         let uid = head.uid;
         match change {
             Change::Lease(subject, lease) => self.leases.insert((uid, *subject), *lease),
@@ -152,7 +162,8 @@ impl Fold {
         }
         let calls = (uid, CallHash([0; 16]))..=(uid, CallHash([u8::MAX; 16]));
         if before.waits > 0 || self.waits.inserts(calls) {
-            let is_step = |(other, subject): &(InstanceUid, Subject)| *other == uid && subject.call().is_some();
+            let is_step =
+                |(other, subject): &(InstanceUid, Subject)| *other == uid && subject.call().is_some();
             self.leases.retain(|key| !is_step(key));
             self.ready.retain(|key| !is_step(key));
             self.waits.retain(|(other, _)| *other != uid);

@@ -33,8 +33,7 @@ pub(super) fn report(
     }
     let expected = draft.head.reports + 1;
     if report.number != expected {
-        let taken =
-            if report.number < expected { Taken::Before } else { Taken::OutOfOrder { expected } };
+        let taken = if report.number < expected { Taken::Before } else { Taken::OutOfOrder { expected } };
         acknowledge(draft, session, report, taken);
         return Answer::Nothing;
     }
@@ -111,7 +110,9 @@ fn too_long(draft: &mut Draft<'_>, session: SessionId, report: &Report, grown: u
     let limit = draft.context.limits.journal_bytes;
     draft.park(Parked {
         code: ParkCode::Broken,
-        message: format!("a report would make the journal {grown} bytes, the limit is {limit}; it was not taken"),
+        message: format!(
+            "a report would make the journal {grown} bytes, the limit is {limit}; it was not taken"
+        ),
     })
 }
 

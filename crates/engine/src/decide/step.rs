@@ -90,19 +90,14 @@ pub(super) fn report(
 }
 
 /// The lease ended without a report: with its session, or given back.
-pub(super) fn ended(
-    draft: &mut Draft<'_>,
-    from: &From<'_>,
-    epoch: Option<Epoch>,
-    counts: bool,
-) -> Answer {
+pub(super) fn ended(draft: &mut Draft<'_>, from: &From<'_>, epoch: Option<Epoch>, counts: bool) -> Answer {
     let given = draft.context.rows.remotes.get(&(draft.uid(), from.call)).map(|row| row.epoch);
     if epoch.zip(given).is_some_and(|(epoch, given)| epoch > given) {
         return Answer::FromTheFuture;
     }
-    let held = draft.step_lease(from.call).is_some_and(|lease| {
-        lease.session == from.session && epoch.is_none_or(|epoch| epoch == lease.epoch)
-    });
+    let held = draft
+        .step_lease(from.call)
+        .is_some_and(|lease| lease.session == from.session && epoch.is_none_or(|epoch| epoch == lease.epoch));
     let Some(row) = draft.context.rows.remotes.get(&(draft.uid(), from.call)).filter(|_| held).cloned()
     else {
         return Answer::Nothing;

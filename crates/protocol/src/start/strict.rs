@@ -48,7 +48,9 @@ impl<'de> Visitor<'de> for Reader {
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
         let number = Number::from_f64(value);
-        number.map(Value::Number).ok_or_else(|| E::custom("a number is NaN or infinite, which JSON cannot hold"))
+        number
+            .map(Value::Number)
+            .ok_or_else(|| E::custom("a number is NaN or infinite, which JSON cannot hold"))
     }
 
     fn visit_str<E>(self, value: &str) -> Result<Value, E> {

@@ -66,9 +66,11 @@ impl Records for PostgresStore {
         }
         let workflow = |row: &Rejected| row.decided.as_ref().map(|(workflow, _)| workflow.to_string());
         let app_id = |row: &Rejected| row.message.as_ref().map(|name| clean(&name.app_id).into_owned());
-        let message_id = |row: &Rejected| row.message.as_ref().map(|name| clean(&name.message_id).into_owned());
+        let message_id =
+            |row: &Rejected| row.message.as_ref().map(|name| clean(&name.message_id).into_owned());
         let id = |row: &Rejected| row.decided.as_ref().map(|(_, decided)| decided.id.to_string());
-        let answer = |row: &Rejected| row.decided.as_ref().map(|(_, decided)| answer::encode(&decided.answer));
+        let answer =
+            |row: &Rejected| row.decided.as_ref().map(|(_, decided)| answer::encode(&decided.answer));
         let params = params![
             rejected.iter().map(|_| Uuid::now_v7()).collect::<Vec<_>>(),
             rejected.iter().map(|row| row.body_bytes as i64).collect::<Vec<_>>(),

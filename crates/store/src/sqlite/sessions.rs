@@ -21,7 +21,8 @@ const LIVE: &str =
 const SILENT: &str = "SELECT session FROM session, session_clock
     WHERE ended_at IS NULL AND heard_at <= ?1 AND open_since <= ?1 AND last_beat_at >= ?2 - 1000 * gap
     ORDER BY session";
-const SETTLED: &str = "SELECT 1 FROM session_clock WHERE open_since <= ?1 AND last_beat_at >= ?2 - 1000 * gap";
+const SETTLED: &str =
+    "SELECT 1 FROM session_clock WHERE open_since <= ?1 AND last_beat_at >= ?2 - 1000 * gap";
 const END: &str = "UPDATE session SET ended_at = ?2, counts = ?3 WHERE session = ?1 AND ended_at IS NULL";
 const END_ALL: &str = "UPDATE session SET ended_at = ?1, counts = 1 WHERE ended_at IS NULL";
 const ORPHANS: &str = "SELECT lease.uid, subject, epoch, inbox, open, counts

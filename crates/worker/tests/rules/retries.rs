@@ -272,7 +272,10 @@ fn p04_a_full_journal_refuses_the_next_step() {
         rig.co.rules.limits = Limits { journal_bytes: limit, ..Limits::default() };
         let (done, error) = rig.output::<(u32, String)>();
         assert_eq!(done, expected, "{error}");
-        assert!(error.contains("the journal is") && error.contains(&format!("the limit is {limit}")), "{error}");
+        assert!(
+            error.contains("the journal is") && error.contains(&format!("the limit is {limit}")),
+            "{error}"
+        );
         assert!(rig.words().contains(&format!("a{} 1 failed LimitReached", expected + 1)));
     }
 }
