@@ -437,9 +437,9 @@ mod tests {
             assert_eq!(delivery.redelivered, redelivered);
             let share = Share::divide(delivery.split().1, 1).pop();
             if cut {
-                mine.cut()
+                mine.cut();
             } else {
-                mine.restore()
+                mine.restore();
             }
             let reply = Outgoing::to_queue("replies", "y");
             Replies { replies: vec![reply], messages: share.into_iter().collect() }.hand_over(&shared).await;

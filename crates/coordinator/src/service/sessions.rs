@@ -321,7 +321,7 @@ async fn goodbye(shared: &Arc<Shared>, session: SessionId) {
             shared.orphans.notify_one();
         }
         Err(error) => {
-            tracing::warn!(%error, %session, "a goodbye was not noted; the session ends by silence")
+            tracing::warn!(%error, %session, "a goodbye was not noted; the session ends by silence");
         }
     }
 }
