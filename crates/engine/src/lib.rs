@@ -4,7 +4,7 @@
 //! | module | what it decides |
 //! | --- | --- |
 //! | [`start`] | whether a start creates an instance, meets an existing one, or conflicts |
-//! | [`decide`] | what one input does to one instance |
+//! | [`mod@decide`] | what one input does to one instance |
 //! | [`batch`] | how the decisions of one batch add up to one transaction |
 //! | [`retry`] | when a failed attempt is tried again |
 //! | [`report`] | which entries a report becomes; run by coordinator and worker alike |
