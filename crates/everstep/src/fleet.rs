@@ -7,6 +7,7 @@ use everstep_protocol::{BuildName, Namespace, Pool, name::NameError};
 use everstep_sdk::{Error, Registry, RegistryError, Step, host::Definition};
 use everstep_worker::{Settings, Worker};
 use serde::{Serialize, de::DeserializeOwned};
+use tokio::sync::oneshot;
 
 /// A worker that takes its work from the broker at this AMQP URL.
 ///
@@ -46,6 +47,9 @@ pub enum FleetError {
     /// What was registered cannot be served.
     #[error(transparent)]
     Registry(#[from] RegistryError),
+    /// The thread of the connection could not be started.
+    #[error("the connection's thread could not be started: {0}")]
+    Thread(#[from] std::io::Error),
     /// The worker failed.
     #[error(transparent)]
     Worker(#[from] everstep_worker::Error),
@@ -122,10 +126,50 @@ impl Fleet {
         }
         self.registry.validate()?;
         let name = format!("everstep worker {}", std::process::id());
-        let broker: Arc<dyn Broker> = Arc::new(AmqpBroker::connect(AmqpSettings::new(self.amqp_url, name)));
-        let outcome = Worker::new(self.registry, Arc::clone(&broker), self.settings)?.run(stop).await;
-        broker.close().await;
+        let connection = Connection::open(AmqpSettings::new(self.amqp_url, name)).await?;
+        let broker = Arc::clone(&connection.broker) as Arc<dyn Broker>;
+        let outcome = Worker::new(self.registry, broker, self.settings)?.run(stop).await;
+        connection.close().await;
         Ok(outcome?)
+    }
+}
+
+/// The connection to the broker, on a thread and runtime of its own: steps that block the runtime they run on must not block
+/// heartbeats with it (rule W12).
+struct Connection {
+    broker: Arc<AmqpBroker>,
+    close: oneshot::Sender<()>,
+    closed: oneshot::Receiver<()>,
+}
+
+impl Connection {
+    async fn open(settings: AmqpSettings) -> Result<Self, FleetError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (opened, broker) = oneshot::channel();
+        let (close, closing) = oneshot::channel::<()>();
+        let (over, closed) = oneshot::channel();
+        let run = move || {
+            runtime.block_on(async {
+                let broker = Arc::new(AmqpBroker::connect(settings));
+                if opened.send(Arc::clone(&broker)).is_ok() {
+                    // An owner that is gone wants it closed as well.
+                    drop(closing.await);
+                }
+                broker.close().await;
+            });
+            // Nobody may be waiting any more.
+            drop(over);
+        };
+        std::thread::Builder::new().name("everstep-broker".to_owned()).spawn(run)?;
+        let broker = broker.await.map_err(|_| std::io::Error::other("the broker's thread has ended"))?;
+        Ok(Self { broker, close, closed })
+    }
+
+    async fn close(self) {
+        drop(self.broker);
+        drop(self.close);
+        // Ends with an error, on purpose: the other side only drops its end.
+        drop(self.closed.await);
     }
 }
 
