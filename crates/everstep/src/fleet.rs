@@ -128,7 +128,8 @@ impl Fleet {
         let name = format!("everstep worker {}", std::process::id());
         let connection = Connection::open(AmqpSettings::new(self.amqp_url, name)).await?;
         let broker = Arc::clone(&connection.broker) as Arc<dyn Broker>;
-        let outcome = Worker::new(self.registry, broker, self.settings)?.run(stop).await;
+        let settings = Settings { link_runtime: Some(connection.runtime.clone()), ..self.settings };
+        let outcome = Worker::new(self.registry, broker, settings)?.run(stop).await;
         connection.close().await;
         Ok(outcome?)
     }
@@ -138,6 +139,7 @@ impl Fleet {
 /// heartbeats with it (rule W12).
 struct Connection {
     broker: Arc<AmqpBroker>,
+    runtime: tokio::runtime::Handle,
     close: oneshot::Sender<()>,
     closed: oneshot::Receiver<()>,
 }
@@ -145,6 +147,7 @@ struct Connection {
 impl Connection {
     async fn open(settings: AmqpSettings) -> Result<Self, FleetError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let handle = runtime.handle().clone();
         let (opened, broker) = oneshot::channel();
         let (close, closing) = oneshot::channel::<()>();
         let (over, closed) = oneshot::channel();
@@ -160,9 +163,9 @@ impl Connection {
             // Nobody may be waiting any more.
             drop(over);
         };
-        std::thread::Builder::new().name("everstep-broker".to_owned()).spawn(run)?;
+        std::thread::Builder::new().name("everstep-link".to_owned()).spawn(run)?;
         let broker = broker.await.map_err(|_| std::io::Error::other("the broker's thread has ended"))?;
-        Ok(Self { broker, close, closed })
+        Ok(Self { broker, runtime: handle, close, closed })
     }
 
     async fn close(self) {

@@ -37,21 +37,21 @@ async fn block(_step: Step, (): ()) -> Result<u32, Error> {
 #[test]
 fn w12_a_step_that_blocks_its_runtime_does_not_end_the_session() {
     let installation = Installation::fresh("everstep_w12").unwrap();
-    let (stop_worker, worker_stopped) = oneshot::channel::<()>();
-    let amqp = installation.amqp.clone();
-    let worker = std::thread::spawn(move || {
-        // One thread for everything that the user runs: the blocked step blocks all of it.
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(everstep::fleet(amqp).workflow(stubborn).run_until(async move {
-            drop(worker_stopped.await);
-        }))
-    });
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let facts = runtime.block_on(run(&installation));
-    drop(stop_worker);
-    worker.join().unwrap().unwrap();
     assert!(!facts.iter().any(|fact| matches!(fact, Fact::Lost(_))), "the session was lost: {facts:?}");
     assert_eq!(ATTEMPTS.load(Ordering::SeqCst), 1);
+}
+
+/// A worker whose user has one thread for everything: a blocked step blocks all of it.
+fn worker(amqp: String, stopped: oneshot::Receiver<()>) -> std::thread::JoinHandle<()> {
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let worker = everstep::fleet(amqp).workflow(stubborn).run_until(async move {
+            drop(stopped.await);
+        });
+        runtime.block_on(worker).unwrap();
+    })
 }
 
 /// Runs one instance to its end under a short lease; answers with its journal.
@@ -69,10 +69,13 @@ async fn run(installation: &Installation) -> Vec<Fact> {
     };
     let coordinator = Coordinator::new(Arc::clone(&store), Arc::clone(&broker), settings).await.unwrap();
     let handle = coordinator.handle();
+    coordinator.declare().await;
     let (stop, stopped) = oneshot::channel::<()>();
     let running = tokio::spawn(coordinator.run(async move {
         drop(stopped.await);
     }));
+    let (stop_worker, worker_stopped) = oneshot::channel();
+    let worker = worker(installation.amqp.clone(), worker_stopped);
     let name = NameKey {
         namespace: "default".parse().unwrap(),
         workflow: "stubborn".parse().unwrap(),
@@ -99,6 +102,8 @@ async fn run(installation: &Installation) -> Vec<Fact> {
     assert_eq!(view.status, StatusWord::Complete);
     let range = Range { uid: view.uid, run: view.run, after: Position(0) };
     let entries = store.journal(vec![range], 1 << 20).await.unwrap().remove(0);
+    drop(stop_worker);
+    tokio::task::spawn_blocking(move || worker.join().unwrap()).await.unwrap();
     drop(stop);
     running.await.unwrap().unwrap();
     broker.close().await;

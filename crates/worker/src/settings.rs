@@ -4,6 +4,8 @@ use std::{sync::OnceLock, time::Duration};
 
 use everstep_protocol::{BuildName, Namespace, Pool};
 
+use tokio::runtime::Handle;
+
 use crate::{error::Error, metrics::Metrics};
 
 /// The settings of one worker.
@@ -33,6 +35,9 @@ pub struct Settings {
     pub report_queues: u32,
     /// How long running steps may go on after a stop. Default 30 s.
     pub shutdown_grace: Duration,
+    /// The runtime that receives and beats, if the broker's connection has one of its own: on the same runtime each message
+    /// takes one hop between threads less. It must run nothing of the user's (rule W12). Default: a thread of its own.
+    pub link_runtime: Option<Handle>,
     /// What happens when a body is stuck. Default: the process exits.
     pub on_stuck: OnStuck,
     /// Where the worker counts. Default: counters of its own.
@@ -63,6 +68,7 @@ impl Default for Settings {
             linger: Duration::from_millis(100),
             report_queues: 4,
             shutdown_grace: Duration::from_secs(30),
+            link_runtime: None,
             on_stuck: OnStuck::ExitProcess,
             metrics: Metrics::default(),
         }

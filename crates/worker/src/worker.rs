@@ -63,6 +63,7 @@ impl Worker {
         let (to_link, outgoing) = mpsc::unbounded_channel();
         let (stopping, stops) = channel::channel(false);
         let on_stuck = self.settings.on_stuck;
+        let link_runtime = self.settings.link_runtime.clone();
         let (parts, link) = self.parts(Handle::current(), &inputs, to_link, stops);
         let (told, sent) = oneshot::channel();
         let sender = link.sender(outgoing);
@@ -72,7 +73,10 @@ impl Worker {
             // The last parcel, with the last word, leaves before this thread does.
             let _ = told.send(sender.await.unwrap_or(false));
         })?;
-        let mut link = on_thread("everstep-link", move || async move { link.run(sent).await })?;
+        let mut link = match link_runtime {
+            Some(runtime) => on_runtime(&runtime, link.run(sent)),
+            None => on_thread("everstep-link", move || async move { link.run(sent).await })?,
+        };
         let stopper = Stopper { inputs, stopping };
         let ending = tokio::select! {
             ending = &mut link => ending,
@@ -194,6 +198,19 @@ impl Drop for Stopper {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+/// Runs a future on a runtime that its owner keeps for this; gives its result, or an error if that runtime ended.
+fn on_runtime<T: Send + 'static>(
+    runtime: &Handle,
+    future: impl Future<Output = T> + Send + 'static,
+) -> oneshot::Receiver<T> {
+    let (done, result) = oneshot::channel();
+    runtime.spawn(async move {
+        // Nobody listens to a worker that was dropped.
+        let _ = done.send(future.await);
+    });
+    result
 }
 
 /// Runs a future on a thread and runtime of its own; gives its result, or an error if the thread died.
