@@ -1,6 +1,8 @@
 //! A worker of a fleet as users build it, against the real broker and database. Proves that what steps do to their runtime
 //! does not reach the session; does not prove anything about bodies, which the worker's own tests do.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::{
     sync::{
         Arc,

@@ -24,8 +24,8 @@ use crate::{
     metrics::Metrics,
 };
 
-/// How long after its signal a cancelled attempt is aborted.
-const CLEAN_UP: Duration = Duration::from_millis(100);
+/// How long after its signal a cancelled attempt is aborted: enough for one that listens to be polled on a busy machine.
+const CLEAN_UP: Duration = Duration::from_millis(500);
 
 /// Whose attempt it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -182,7 +182,8 @@ impl Attempts {
                 running.ended(gone.ran_for, result, asked)
             }
             Stage::Signalled { cancelled: false } | Stage::Aborted { cancelled: false } => {
-                running.timed_out(gone.ran_for, "")
+                // By the clock that timed it out: its future may have begun later than its time did.
+                running.timed_out(now.saturating_duration_since(running.began), "")
             }
             Stage::Signalled { cancelled: true } | Stage::Aborted { cancelled: true } => {
                 self.count("cancelled");
