@@ -27,6 +27,7 @@ use crate::coordinator::{Coordinator, Said};
 
 const INCARNATION: Incarnation = Incarnation(3);
 pub const HEARTBEAT: Duration = Duration::from_millis(100);
+const OFFER_AGAIN: Duration = Duration::from_secs(1);
 
 /// The fake coordinator and what it knows of sessions.
 #[derive(Clone)]
@@ -47,7 +48,7 @@ pub struct State {
     pub heartbeats: usize,
     /// Answers nothing.
     pub deaf: bool,
-    offered: usize,
+    offered_at: Instant,
 }
 
 impl Hub {
@@ -64,7 +65,7 @@ impl Hub {
             given_back: Vec::new(),
             heartbeats: 0,
             deaf: false,
-            offered: 0,
+            offered_at: Instant::now(),
         };
         let hub = Self { state: Arc::new(Mutex::new(state)), broker: MemoryBroker::new() };
         let serving = hub.clone();
@@ -260,7 +261,13 @@ impl State {
             return;
         }
         let namespace = "default".parse().unwrap();
-        for (instance, subject) in &self.co.offers[self.offered..] {
+        let mut offers = std::mem::take(&mut self.co.offers);
+        // As the real one: what nobody has claimed is offered again. A worker drops a task of what it still holds.
+        if self.offered_at.elapsed() > OFFER_AGAIN {
+            self.offered_at = Instant::now();
+            offers = self.co.rows.ready.iter().copied().collect();
+        }
+        for (instance, subject) in &offers {
             let (instance, incarnation) = (*instance, INCARNATION);
             out.push(if *subject == Subject::INSTANCE {
                 let queue = topology::run_queue(&namespace, &"w".parse().unwrap());
@@ -271,7 +278,6 @@ impl State {
                 Outgoing::to_queue(queue, wire::encode(&StepTask { incarnation, instance, call }))
             });
         }
-        self.offered = self.co.offers.len();
     }
 }
 
