@@ -17,8 +17,8 @@ use everstep_store::Store;
 use crate::{
     arrival::{Arrival, Told},
     error::Error,
+    reply,
     shared::Shared,
-    turn::start_reply,
 };
 
 /// How long a caller waits for a decision before it is told "unknown".
@@ -65,7 +65,7 @@ impl Handle {
         let workflow = start.name.workflow.clone();
         let told = self.ask("start an instance", Input::Start(Box::new(start))).await?;
         let id = told.id.as_ref().map(InstanceId::as_str);
-        Ok(start_reply(&told.answer, workflow.as_str(), id))
+        Ok(reply::start(&told.answer, workflow.as_str(), id))
     }
 
     /// Terminates an instance. The same `operation` gets its first answer again (rule W4).

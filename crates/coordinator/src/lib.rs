@@ -24,6 +24,7 @@ mod handle;
 pub mod http;
 mod metrics;
 mod queue;
+mod reply;
 mod sender;
 mod service;
 mod settings;

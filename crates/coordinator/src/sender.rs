@@ -10,12 +10,11 @@ use everstep_protocol::{
     journal::Entry,
     limits::PART_BYTES,
     message::{CoordinatorItem, Entries, Grant, RunTask, StepTask, ToWorker},
-    start::StartReply,
     topology, wire,
 };
 use everstep_store::Range;
 
-use crate::{arrival::ReplyTo, shared::Shared};
+use crate::shared::Shared;
 
 /// Engine messages are dropped by the broker after this long: by then they have been sent again (rule W7).
 const EXPIRATION_MS: u32 = 10_000;
@@ -67,16 +66,6 @@ pub(crate) async fn send_entries(shared: &Shared, session: SessionId, asked: Vec
 pub(crate) struct Asked {
     pub(crate) range: Range,
     pub(crate) epoch: everstep_protocol::Epoch,
-}
-
-/// A reply to a producer.
-pub(crate) fn reply(to: &ReplyTo, reply: &StartReply) -> Outgoing {
-    let body = serde_json::to_vec(reply).expect("a reply is text and numbers");
-    Outgoing::to_queue(to.queue.clone(), body).with(Properties {
-        content_type: Some("application/json".to_owned()),
-        correlation_id: to.correlation_id.clone(),
-        ..Properties::default()
-    })
 }
 
 /// A message of the engine to a queue of its own.

@@ -12,9 +12,8 @@ use std::{
 use everstep_broker::Broker;
 use everstep_engine::{batch::Rules, lifecycle::Lifecycle, place::Room};
 use everstep_protocol::{
-    CallHash, CoordinatorId, Incarnation, InstanceUid, Run, SessionId, Timestamp,
-    message::OpenSession,
-    start::{StartOutcome, StartReply},
+    CallHash, CoordinatorId, Incarnation, InstanceUid, Run, SessionId, Timestamp, message::OpenSession,
+    start::StartReply,
 };
 use everstep_store::{Rejected, Store};
 use tokio::sync::{Notify, mpsc};
@@ -59,24 +58,6 @@ pub(crate) struct Rejection {
     pub(crate) record: Rejected,
     pub(crate) message: Option<Share>,
     pub(crate) reply: Option<(crate::arrival::ReplyTo, StartReply)>,
-}
-
-/// The reply to a start that can never be accepted.
-pub(crate) fn rejected_reply(
-    code: &str,
-    reason: &str,
-    workflow: Option<String>,
-    id: Option<String>,
-) -> StartReply {
-    StartReply {
-        outcome: StartOutcome::Rejected,
-        workflow,
-        id,
-        status: None,
-        code: Some(code.to_owned()),
-        message: Some(reason.to_owned()),
-        retry_safe: false,
-    }
 }
 
 /// When the database's clock was last read. Says when to look, never what is due (rule W18).

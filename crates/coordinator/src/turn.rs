@@ -6,7 +6,6 @@ use std::{
     time::Duration,
 };
 
-use everstep_broker::Outgoing;
 use everstep_engine::{
     Answer, Effect, Input, What, Writes,
     batch::{Batch, Loaded, Verdict},
@@ -14,22 +13,20 @@ use everstep_engine::{
     start::MessageKey,
 };
 use everstep_protocol::{
-    InstanceId, InstanceUid, Payload, Run, SessionId,
-    journal::Entry,
-    message::WorkerItem,
-    start::{StartOutcome, StartReply},
+    InstanceId, InstanceUid, Payload, Run, SessionId, journal::Entry, message::WorkerItem, start::StartReply,
 };
 use everstep_store::{ErrorKind, MessageName, Rejected};
 
 use crate::{
     arrival::{Arrival, Debt, ReplyTo, Share, Told},
+    reply::{self, Replies, UNSENT_PAUSE},
     sender,
     service::rejections,
-    shared::{Rejection, Shared, rejected_reply},
+    shared::{Rejection, Shared},
 };
 
-/// How long a turn rests when no live connection took its messages.
-const UNSENT_PAUSE: Duration = Duration::from_millis(200);
+/// Why a start is rejected whose decision panicked.
+const BROKEN: &str = "the decision on this start failed, which is a bug of the engine; nothing was created";
 
 /// What the loop needs to know of a finished turn.
 #[derive(Debug, Default)]
@@ -72,7 +69,7 @@ pub(crate) async fn turn(shared: Arc<Shared>, batch: Vec<Arrival>) -> Finished {
                 parts.push((Arc::new(other.to_vec()), right));
                 parts.push((Arc::new(one.to_vec()), debts));
             }
-            Err(message) => culprit(&shared, &inputs[0], debts, &message),
+            Err(message) => culprit(&shared, &inputs[0], debts, "unwritable", &message),
         }
     }
     finished
@@ -195,32 +192,10 @@ async fn conclude(
                 let told = Told { answer: started.answer, id: Some(started.id) };
                 settle(shared, input, debt, told, handed_over, &mut replies);
             }
+            Verdict::Broken => culprit(shared, input, vec![(debt, held)], "broken", BROKEN),
         }
     }
     replies.hand_over(shared).await;
-}
-
-/// Replies to producers, with the messages that are settled once they are handed over (rule W17).
-#[derive(Debug, Default)]
-struct Replies {
-    replies: Vec<Outgoing>,
-    messages: Vec<Share>,
-}
-
-impl Replies {
-    async fn hand_over(self, shared: &Shared) {
-        if self.replies.is_empty() {
-            return;
-        }
-        let sent = shared.broker.send(self.replies).await;
-        if let Err(error) = &sent {
-            tracing::warn!(%error, "replies to producers were not sent; their messages come again");
-            tokio::time::sleep(UNSENT_PAUSE).await;
-        }
-        for message in self.messages {
-            if sent.is_ok() { message.done() } else { message.again() }
-        }
-    }
 }
 
 fn settle(
@@ -242,7 +217,7 @@ fn settle(
     let reply = match (debt.reply_to.take(), input) {
         (Some(to), Input::Start(start)) => {
             let id = told.id.as_ref().map(InstanceId::as_str);
-            let reply = start_reply(&answer, start.name.workflow.as_str(), id);
+            let reply = reply::start(&answer, start.name.workflow.as_str(), id);
             Some((to, reply))
         }
         _ => None,
@@ -258,7 +233,7 @@ fn settle(
     }
     match (debt.message, reply) {
         (Some(share), Some((to, reply))) if handed_over => {
-            replies.replies.push(sender::reply(&to, &reply));
+            replies.replies.push(reply::message(&to, &reply));
             replies.messages.push(share);
         }
         (Some(share), None) if handed_over => share.done(),
@@ -311,36 +286,9 @@ fn message_name(key: &MessageKey) -> MessageName {
     MessageName { app_id: key.app_id.clone(), message_id: key.message_id.clone() }
 }
 
-/// The reply to a start.
-pub(crate) fn start_reply(answer: &Answer, workflow: &str, id: Option<&str>) -> StartReply {
-    let (outcome, status, message) = match answer {
-        Answer::Created => (StartOutcome::Created, None, None),
-        Answer::Exists(status) => (StartOutcome::Exists, Some(*status), None),
-        Answer::Conflict(status) => (
-            StartOutcome::Conflict,
-            Some(*status),
-            Some("an instance of this id exists with another input; nothing was created"),
-        ),
-        _ => (
-            StartOutcome::Unknown,
-            None,
-            Some("the start was not decided; sending it again with the same id is safe"),
-        ),
-    };
-    StartReply {
-        outcome,
-        workflow: Some(workflow.to_owned()),
-        id: id.map(str::to_owned),
-        status: status.map(|status| status.word().to_owned()),
-        code: (outcome == StartOutcome::Conflict).then(|| "conflict".to_owned()),
-        message: message.map(str::to_owned),
-        retry_safe: outcome != StartOutcome::Conflict,
-    }
-}
-
-/// The one input whose rows the store will not take: a start is rejected, anything else parks its instance (rule W20).
-fn culprit(shared: &Shared, input: &Input, mut debts: Vec<(Debt, u8)>, message: &str) {
-    tracing::error!(instance = ?input.instance(), message, "the store refused a decision");
+/// The one input that cannot be decided, or whose rows the store will not take: a start is rejected, anything else parks its instance (rule W20).
+fn culprit(shared: &Shared, input: &Input, mut debts: Vec<(Debt, u8)>, code: &str, message: &str) {
+    tracing::error!(instance = ?input.instance(), code, message, "a decision could not be made or stored");
     shared.metrics.batch_failures.with_label_values(&["culprit"]).inc();
     let Some((debt, _)) = debts.pop() else {
         return;
@@ -350,7 +298,7 @@ fn culprit(shared: &Shared, input: &Input, mut debts: Vec<(Debt, u8)>, message: 
         Input::Start(start) => {
             let record = Rejected {
                 namespace: start.name.namespace.clone(),
-                code: "unwritable".to_owned(),
+                code: code.to_owned(),
                 reason: message.to_owned(),
                 headers: Payload::null(),
                 body: start.input.as_str().as_bytes().to_vec(),
@@ -361,7 +309,7 @@ fn culprit(shared: &Shared, input: &Input, mut debts: Vec<(Debt, u8)>, message: 
             let reply = debt.reply_to.map(|to| {
                 let name = &start.name;
                 let (workflow, id) = (name.workflow.to_string(), name.id.to_string());
-                (to, rejected_reply(&record.code, message, Some(workflow), Some(id)))
+                (to, reply::rejected(&record.code, message, Some(workflow), Some(id)))
             });
             let rejection = Rejection { record, message: debt.message, reply };
             drop(shared.rejections.send(rejection));
@@ -405,46 +353,5 @@ const fn answer_word(answer: &Answer) -> &'static str {
         Answer::Created => "created",
         Answer::Exists(_) => "exists",
         Answer::Conflict(_) => "conflict",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    //! Proves what becomes of a message whose reply is owed. Not: what a reply says.
-    use everstep_broker::{Broker, Consume, Incoming, MemoryBroker, QueueDeclaration, QueueKind};
-    use everstep_protocol::Incarnation;
-    use everstep_store::sqlite::SqliteStore;
-
-    use super::*;
-    use crate::Settings;
-
-    #[tokio::test]
-    async fn w17_a_message_comes_again_until_its_reply_was_handed_over() {
-        let dir = std::env::temp_dir().join(format!("everstep-turn-{}", uuid::Uuid::now_v7()));
-        let store = Arc::new(SqliteStore::open(&dir.join("everstep.db")).expect("it opens"));
-        let hub = MemoryBroker::new();
-        let (mine, producer) = (hub.connection(), hub.connection());
-        let (shared, _ends) = Shared::new(store, Arc::new(mine.clone()), Settings::default(), Incarnation(1));
-        let queue = QueueDeclaration::new("starts", QueueKind::Classic);
-        let mut consumer = producer.consume(Consume::new(queue, 1)).await.expect("the broker is there");
-        producer.send(vec![Outgoing::to_queue("starts", "x")]).await.expect("the broker is there");
-        for (cut, redelivered) in [(true, false), (false, true)] {
-            let delivery = loop {
-                if let Incoming::Delivery(delivery) = consumer.next().await {
-                    break delivery;
-                }
-            };
-            assert_eq!(delivery.redelivered, redelivered);
-            let share = Share::divide(delivery.split().1, 1).pop();
-            if cut {
-                mine.cut();
-            } else {
-                mine.restore();
-            }
-            let reply = Outgoing::to_queue("replies", "y");
-            Replies { replies: vec![reply], messages: share.into_iter().collect() }.hand_over(&shared).await;
-        }
-        assert_eq!(producer.depth("starts").await.expect("the broker answers"), Some(0));
-        drop(std::fs::remove_dir_all(dir));
     }
 }

@@ -247,7 +247,7 @@ fn assert_accepted(verdict: &Verdict) {
     let accepted = match verdict {
         Verdict::Started(decided) => decided.answer == Answer::Created,
         Verdict::Decided(answer) => *answer == Answer::Taken,
-        Verdict::Held => false,
+        Verdict::Held | Verdict::Broken => false,
     };
     assert!(accepted, "what is counted is the usual path: {verdict:?}");
 }

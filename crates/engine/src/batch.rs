@@ -67,7 +67,12 @@ pub enum Verdict {
     Started(Decided),
     /// Its head is locked elsewhere: it goes to the next batch (rule W19).
     Held,
+    /// The decision on a start failed, which is a bug: nothing was created, and the start is to be rejected (rule W20).
+    Broken,
 }
+
+/// How a start is decided.
+type Admit = fn(&Start, Option<&Decided>, Option<&Existing>, Timestamp) -> Admission;
 
 /// A batch in the making.
 #[derive(Debug)]
@@ -92,10 +97,11 @@ impl Batch {
         self.loaded.now
     }
 
-    /// Decides one input. A panic in a decision parks its instance; the process and the batch live on (rule W20).
+    /// Decides one input. A panic in a decision parks its instance, or has its start rejected; the process and the batch live on
+    /// (rule W20).
     pub fn apply(&mut self, input: &Input, room: &mut Room) -> Verdict {
         match input {
-            Input::Start(start) => Verdict::Started(self.start(start, room)),
+            Input::Start(start) => self.start(start, room, admit),
             Input::On { instance, what } => {
                 if self.loaded.elsewhere.contains(instance) {
                     return Verdict::Held;
@@ -146,25 +152,24 @@ impl Batch {
         self.record(head, decision)
     }
 
-    fn start(&mut self, start: &Start, room: &mut Room) -> Decided {
+    fn start(&mut self, start: &Start, room: &mut Room, admit: Admit) -> Verdict {
         let earlier = start.message.as_ref().and_then(|key| self.loaded.messages.get(key));
         // An earlier input of the batch may have ended it.
         let existing = self.loaded.names.get(&start.name).map(|existing| Existing {
             status: self.loaded.heads.get(&existing.uid).map_or(existing.status, |head| head.status),
             ..existing.clone()
         });
-        match admit(start, earlier, existing.as_ref(), self.loaded.now) {
-            Admission::Known(decided) => {
-                self.remember(start, &decided);
-                decided
-            }
-            Admission::Created(head, entry) => {
+        let now = self.loaded.now;
+        let decided = match catch_unwind(AssertUnwindSafe(|| admit(start, earlier, existing.as_ref(), now))) {
+            Err(_) => return Verdict::Broken,
+            Ok(Admission::Known(decided)) => decided,
+            Ok(Admission::Created(head, entry)) => {
                 self.create(start, &head, *entry, room);
-                let decided = Decided { id: start.name.id.clone(), answer: Answer::Created };
-                self.remember(start, &decided);
-                decided
+                Decided { id: start.name.id.clone(), answer: Answer::Created }
             }
-        }
+        };
+        self.remember(start, &decided);
+        Verdict::Started(decided)
     }
 
     /// A new instance is written like any other change: its head and name first, then what makes it run.
@@ -362,5 +367,38 @@ fn overlay(rows: &mut Rows, uid: InstanceUid, change: Change) {
             rows.operations.insert((uid, operation), answer);
         }
         Change::Outbox(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Proves what becomes of a start whose decision panics. Not: what starts come to; see `tests/decide_start.rs`.
+    use everstep_protocol::{Fingerprint, InstanceId, Namespace, Payload, WorkflowName};
+
+    use super::*;
+
+    fn start(id: &str) -> Start {
+        let workflow = WorkflowName::new("orders").unwrap();
+        let id = InstanceId::new(id).unwrap();
+        Start {
+            uid: InstanceUid(uuid::Uuid::from_u128(id.as_str().len() as u128)),
+            name: NameKey { namespace: Namespace::default(), workflow, id },
+            input: Payload::null(),
+            fingerprint: Fingerprint::of(&Payload::null()).unwrap(),
+            seed: [0; 32],
+            message: None,
+        }
+    }
+
+    #[test]
+    fn w20_a_panicking_start_is_broken_and_creates_nothing_and_the_batch_lives_on() {
+        let (mut batch, mut room) = (Batch::new(Loaded::default(), Rules::default()), Room::default());
+        let broken = batch.start(&start("a"), &mut room, |_, _, _, _| panic!("a bug"));
+        assert_eq!(broken, Verdict::Broken);
+        let other = batch.apply(&Input::Start(Box::new(start("bb"))), &mut room);
+        assert!(matches!(other, Verdict::Started(Decided { answer: Answer::Created, .. })));
+        let (writes, effects, _) = batch.finish(&mut room);
+        let ids: Vec<_> = writes.created.iter().map(|head| head.id.as_str()).collect();
+        assert_eq!((ids, effects.len()), (vec!["bb"], 0));
     }
 }

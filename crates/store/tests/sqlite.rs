@@ -132,6 +132,7 @@ async fn batch(store: &SqliteStore, inputs: Vec<Input>) -> Vec<Answer> {
         Verdict::Decided(answer) => answer,
         Verdict::Started(decided) => decided.answer,
         Verdict::Held => panic!("nothing is locked elsewhere"),
+        Verdict::Broken => panic!("no start is broken"),
     };
     receiver.recv().unwrap().into_iter().map(decided).collect()
 }

@@ -8,10 +8,9 @@ use everstep_protocol::{Epoch, Namespace, Payload, SessionId, message::WorkerIte
 use everstep_store::{ErrorKind, MessageName, Rejected};
 use tokio::sync::mpsc;
 
-use super::starts::KEPT_BYTES;
 use crate::{
     arrival::Share,
-    sender,
+    reply::{self, UNSENT_PAUSE},
     shared::{Rejection, Shared},
 };
 
@@ -20,8 +19,8 @@ const PAGE: usize = 100;
 /// Codes of reports that prove lost history (rule W2): the engine's own, which no producer waits for.
 const SET_ASIDE: [&str; 2] = ["incarnation", "epoch"];
 
-/// How long it rests when no live connection took the replies.
-const UNSENT_PAUSE: Duration = Duration::from_millis(200);
+/// Bytes of a rejected body that are kept.
+pub(crate) const KEPT_BYTES: usize = 1 << 20;
 /// Bytes of the reason in a copy's header: headers have to fit into one frame.
 const REASON_BYTES: usize = 1 << 10;
 
@@ -34,7 +33,7 @@ pub(crate) async fn run(shared: Arc<Shared>, mut rejections: mpsc::UnboundedRece
         for rejection in &batch {
             shared.metrics.rejected.with_label_values(&[known_code(&rejection.record.code)]).inc();
             messages.extend((!SET_ASIDE.contains(&&*rejection.record.code)).then(|| copy(rejection)));
-            messages.extend(rejection.reply.as_ref().map(|(to, reply)| sender::reply(to, reply)));
+            messages.extend(rejection.reply.as_ref().map(|(to, reply)| reply::message(to, reply)));
         }
         let handed_over = match shared.broker.send(messages).await {
             Ok(()) => true,
@@ -162,7 +161,7 @@ fn floor_char_boundary(text: &str, length: usize) -> usize {
 
 /// Labels stay bounded whatever the record says.
 fn known_code(code: &str) -> &'static str {
-    const CODES: [&str; 14] = [
+    const CODES: [&str; 15] = [
         "content_type",
         "body",
         "unknown_field",
@@ -175,6 +174,7 @@ fn known_code(code: &str) -> &'static str {
         "reply_to",
         "dead_letter",
         "unwritable",
+        "broken",
         "incarnation",
         "epoch",
     ];

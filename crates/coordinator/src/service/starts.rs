@@ -12,14 +12,13 @@ use everstep_protocol::{
 };
 use everstep_store::{MessageName, Rejected};
 
+use super::rejections::KEPT_BYTES;
 use crate::{
     arrival::{Arrival, Debt, ReplyTo, Share},
     handle::{StartRequest, prepare},
-    shared::{Rejection, Shared, rejected_reply},
+    reply,
+    shared::{Rejection, Shared},
 };
-
-/// Bytes of a rejected body that are kept.
-pub(crate) const KEPT_BYTES: usize = 1 << 20;
 
 /// Reads the start queue of one namespace.
 pub(crate) async fn run(shared: Arc<Shared>, namespace: Namespace) -> Result<(), crate::Error> {
@@ -142,7 +141,7 @@ fn reject(shared: &Shared, namespace: &Namespace, message: &Message, settle: Set
     let reply = refusal.reply_to.map(|to| {
         let encoding = Encoding::of(message.properties.content_type.as_deref());
         let claimed = encoding.map(|encoding| Claimed::of(encoding, &message.body)).unwrap_or_default();
-        (to, rejected_reply(refusal.code, &refusal.reason, claimed.workflow, claimed.id))
+        (to, reply::rejected(refusal.code, &refusal.reason, claimed.workflow, claimed.id))
     });
     let record = Rejected {
         namespace: namespace.clone(),

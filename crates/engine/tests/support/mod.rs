@@ -186,6 +186,7 @@ impl Out {
             Verdict::Decided(answer) => answer.clone(),
             Verdict::Started(decided) => decided.answer.clone(),
             Verdict::Held => panic!("held"),
+            Verdict::Broken => panic!("broken"),
         };
         self.verdicts.iter().map(answer).collect()
     }

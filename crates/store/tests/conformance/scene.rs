@@ -55,6 +55,7 @@ impl Scene {
                 Verdict::Decided(answer) => answer,
                 Verdict::Started(decided) => decided.answer,
                 Verdict::Held => panic!("nobody else is there"),
+                Verdict::Broken => panic!("no start is broken"),
             });
             let answers = answers.collect();
             let (writes, _, _) = batch.finish(&mut room);

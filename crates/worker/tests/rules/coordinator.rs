@@ -133,6 +133,7 @@ impl Coordinator {
             Verdict::Decided(answer) => answer,
             Verdict::Started(decided) => decided.answer,
             Verdict::Held => panic!("nothing is locked"),
+            Verdict::Broken => panic!("no start is broken"),
         };
         if answer == Answer::Fenced {
             self.fenced += 1;

@@ -1,0 +1,133 @@
+//! What producers and callers are told of their starts, and the replies that are owed before a message is settled (rules W17,
+//! W40). Decides nothing: the answers are the engine's.
+
+use std::time::Duration;
+
+use everstep_broker::{Outgoing, Properties};
+use everstep_engine::Answer;
+use everstep_protocol::start::{StartOutcome, StartReply};
+
+use crate::{
+    arrival::{ReplyTo, Share},
+    shared::Shared,
+};
+
+/// How long it rests when no live connection took what was to be sent.
+pub(crate) const UNSENT_PAUSE: Duration = Duration::from_millis(200);
+
+/// The reply to a start.
+pub(crate) fn start(answer: &Answer, workflow: &str, id: Option<&str>) -> StartReply {
+    let (outcome, status, message) = match answer {
+        Answer::Created => (StartOutcome::Created, None, None),
+        Answer::Exists(status) => (StartOutcome::Exists, Some(*status), None),
+        Answer::Conflict(status) => (
+            StartOutcome::Conflict,
+            Some(*status),
+            Some("an instance of this id exists with another input; nothing was created"),
+        ),
+        _ => (
+            StartOutcome::Unknown,
+            None,
+            Some("the start was not decided; sending it again with the same id is safe"),
+        ),
+    };
+    StartReply {
+        outcome,
+        workflow: Some(workflow.to_owned()),
+        id: id.map(str::to_owned),
+        status: status.map(|status| status.word().to_owned()),
+        code: (outcome == StartOutcome::Conflict).then(|| "conflict".to_owned()),
+        message: message.map(str::to_owned),
+        retry_safe: outcome != StartOutcome::Conflict,
+    }
+}
+
+/// The reply to a start that can never be accepted.
+pub(crate) fn rejected(code: &str, reason: &str, workflow: Option<String>, id: Option<String>) -> StartReply {
+    StartReply {
+        outcome: StartOutcome::Rejected,
+        workflow,
+        id,
+        status: None,
+        code: Some(code.to_owned()),
+        message: Some(reason.to_owned()),
+        retry_safe: false,
+    }
+}
+
+/// A reply to a producer.
+pub(crate) fn message(to: &ReplyTo, reply: &StartReply) -> Outgoing {
+    let body = serde_json::to_vec(reply).expect("a reply is text and numbers");
+    Outgoing::to_queue(to.queue.clone(), body).with(Properties {
+        content_type: Some("application/json".to_owned()),
+        correlation_id: to.correlation_id.clone(),
+        ..Properties::default()
+    })
+}
+
+/// Replies to producers, with the messages that are settled once they are handed over (rule W17).
+#[derive(Debug, Default)]
+pub(crate) struct Replies {
+    pub(crate) replies: Vec<Outgoing>,
+    pub(crate) messages: Vec<Share>,
+}
+
+impl Replies {
+    /// Sends the replies, then settles the messages; without a live connection they come again.
+    pub(crate) async fn hand_over(self, shared: &Shared) {
+        if self.replies.is_empty() {
+            return;
+        }
+        let sent = shared.broker.send(self.replies).await;
+        if let Err(error) = &sent {
+            tracing::warn!(%error, "replies to producers were not sent; their messages come again");
+            tokio::time::sleep(UNSENT_PAUSE).await;
+        }
+        for message in self.messages {
+            if sent.is_ok() { message.done() } else { message.again() }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Proves what becomes of a message whose reply is owed. Not: what a reply says.
+    use std::sync::Arc;
+
+    use everstep_broker::{Broker, Consume, Incoming, MemoryBroker, QueueDeclaration, QueueKind};
+    use everstep_protocol::Incarnation;
+    use everstep_store::sqlite::SqliteStore;
+
+    use super::*;
+    use crate::Settings;
+
+    #[tokio::test]
+    async fn w17_a_message_comes_again_until_its_reply_was_handed_over() {
+        let dir = std::env::temp_dir().join(format!("everstep-reply-{}", uuid::Uuid::now_v7()));
+        let store = Arc::new(SqliteStore::open(&dir.join("everstep.db")).expect("it opens"));
+        let hub = MemoryBroker::new();
+        let (mine, producer) = (hub.connection(), hub.connection());
+        let (shared, _ends) = Shared::new(store, Arc::new(mine.clone()), Settings::default(), Incarnation(1));
+        let queue = QueueDeclaration::new("starts", QueueKind::Classic);
+        let mut consumer = producer.consume(Consume::new(queue, 1)).await.expect("the broker is there");
+        producer.send(vec![Outgoing::to_queue("starts", "x")]).await.expect("the broker is there");
+        for (cut, redelivered) in [(true, false), (false, true)] {
+            let delivery = loop {
+                if let Incoming::Delivery(delivery) = consumer.next().await {
+                    break delivery;
+                }
+            };
+            assert_eq!(delivery.redelivered, redelivered);
+            let share = Share::divide(delivery.split().1, 1).pop();
+            if cut {
+                mine.cut();
+            } else {
+                mine.restore();
+            }
+            let reply = Outgoing::to_queue("replies", "y");
+            Replies { replies: vec![reply], messages: share.into_iter().collect() }.hand_over(&shared).await;
+        }
+        assert_eq!(producer.depth("starts").await.expect("the broker answers"), Some(0));
+        drop(std::fs::remove_dir_all(dir));
+    }
+}
