@@ -114,6 +114,26 @@ pub struct Page {
     pub next: Option<String>,
 }
 
+/// The results of a batch of starts, in order.
+#[derive(Debug, Deserialize)]
+#[allow(missing_docs, reason = "the fields are those of the HTTP API")]
+pub struct BatchResults {
+    pub results: Vec<BatchResult>,
+}
+
+/// What became of one start of a batch.
+#[derive(Debug, Deserialize)]
+#[allow(missing_docs, reason = "the fields are those of the HTTP API")]
+pub struct BatchResult {
+    pub outcome: String,
+    #[serde(default)]
+    pub id: Option<String>,
+    #[serde(default)]
+    pub status: Option<String>,
+    #[serde(default)]
+    pub message: Option<String>,
+}
+
 /// A page of a journal; entries as they were sent.
 #[derive(Debug, Deserialize)]
 #[allow(missing_docs, reason = "the fields are those of the HTTP API")]

@@ -128,6 +128,10 @@ pub struct StartArgs {
     /// The input: JSON text, @FILE, or - for standard input; null if absent
     #[arg(long, value_name = "JSON|@FILE|-")]
     pub input: Option<String>,
+    /// Start up to 1,000: a file with one JSON object {"id": ..., "input": ...} a line, or - for standard input. All are
+    /// checked before any is created
+    #[arg(long, value_name = "FILE.jsonl|-", conflicts_with_all = ["id", "input", "wait"])]
+    pub batch: Option<String>,
     /// Wait for the end and print the output
     #[arg(long)]
     pub wait: bool,

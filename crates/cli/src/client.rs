@@ -50,6 +50,20 @@ struct StartBody<'a> {
     input: &'a RawValue,
 }
 
+/// One start of a batch.
+#[derive(Debug, Serialize)]
+pub struct BatchItem {
+    /// The instance's id.
+    pub id: InstanceId,
+    /// The input.
+    pub input: Box<RawValue>,
+}
+
+#[derive(Serialize)]
+struct BatchBody<'a> {
+    instances: &'a [BatchItem],
+}
+
 #[derive(Serialize)]
 struct TerminateBody<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -85,6 +99,14 @@ impl Client {
         let request = self.json(Method::POST, url, &StartBody { id, input })?;
         let advice = format!("with --id {id} trying again is safe: it makes no second instance");
         self.send(request, &advice).await
+    }
+
+    /// Starts a batch of instances. Repeating it with the same ids makes no second ones.
+    pub async fn start_batch(&self, workflow: &WorkflowName, items: &[BatchItem]) -> Result<Answer, Failure> {
+        let url = self.url(&["workflows", workflow.as_str(), "instances:batch"]);
+        let request = self.json(Method::POST, url, &BatchBody { instances: items })?;
+        let advice = "trying again is safe where each line has an id: it makes no second instances";
+        self.send(request, advice).await
     }
 
     /// One instance.

@@ -1,5 +1,6 @@
 //! The commands, one file for each noun.
 
+mod batch;
 mod instances;
 mod rejected;
 mod settings;

@@ -88,6 +88,21 @@ fn start_reads_its_input_from_a_file_or_standard_input() {
 }
 
 #[test]
+fn start_takes_a_batch_from_a_file() {
+    let route = "POST /v1/default/workflows/fulfil/instances:batch";
+    let results = r#"{"results":[{"outcome":"created","workflow":"fulfil","id":"o-1","retry_safe":true},{"outcome":"exists","workflow":"fulfil","id":"o-2","status":"complete","retry_safe":true}]}"#;
+    let lines = "{\"id\": \"o-1\", \"input\": {\"b\": 9007199254740993}}\n\n{\"id\": \"o-2\"}\n";
+    let args = ["start", "fulfil", "--batch", "orders.jsonl"];
+    let rig = |results: &str| one(route, 200, results.to_owned()).file("orders.jsonl", lines);
+    assert_snapshot!("start_batch", rig(results).run(&args));
+    let conflict = r#"{"results":[{"outcome":"created","id":"o-1","retry_safe":true},{"outcome":"conflict","id":"o-2","status":"open","code":"conflict","message":"another input","retry_safe":false}]}"#;
+    assert_snapshot!("start_batch_conflict", rig(conflict).run(&args));
+    let bad = "{\"id\": \"o-1\"}\n{\"id\": \"a b\"}\n";
+    assert_snapshot!("start_batch_bad_line", Rig::new(Vec::new()).file("orders.jsonl", bad).run(&args));
+    assert_snapshot!("start_batch_and_id", Rig::new(Vec::new()).run(&[&args[..], &["--id", "x"]].concat()));
+}
+
+#[test]
 fn start_waits_for_the_end() {
     let rig = |last: String| {
         let get = "GET /v1/default/workflows/fulfil/instances/o-1";

@@ -21,6 +21,17 @@ pub enum Error {
     /// The broker failed.
     #[error(transparent)]
     Broker(#[from] everstep_broker::Error),
+    /// A batch has too few or too many items.
+    #[error("a batch of {0} starts is refused, it must have 1 to {max}; nothing was created", max = crate::BATCH_STARTS_MAX)]
+    BatchSize(usize),
+    /// An item of a batch is refused, and with it the batch.
+    #[error("item {index} of a batch is refused, and nothing was created: {error}")]
+    BatchItem {
+        /// Which, from 0.
+        index: usize,
+        /// Why.
+        error: Box<Error>,
+    },
     /// The settings cannot work.
     #[error("the settings cannot work: {}", .0.join("; "))]
     Settings(Vec<String>),
@@ -52,7 +63,7 @@ impl Error {
                 | everstep_store::ErrorKind::NotMigrated
                 | everstep_store::ErrorKind::InUse => ErrorKind::Broken,
             },
-            Self::Settings(_) => ErrorKind::Refused,
+            Self::Settings(_) | Self::BatchSize(_) | Self::BatchItem { .. } => ErrorKind::Refused,
         }
     }
 

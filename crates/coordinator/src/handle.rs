@@ -24,6 +24,9 @@ use crate::{
 /// How long a caller waits for a decision before it is told "unknown".
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
+/// The most starts in one batch (rule P27).
+pub const BATCH_STARTS_MAX: usize = 1_000;
+
 /// A handle on a running coordinator. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Handle {
@@ -66,6 +69,34 @@ impl Handle {
         let told = self.ask("start an instance", Input::Start(Box::new(start))).await?;
         let id = told.id.as_ref().map(InstanceId::as_str);
         Ok(reply::start(&told.answer, workflow.as_str(), id))
+    }
+
+    /// Starts up to [`BATCH_STARTS_MAX`] instances: all are checked before any is created, and the answers come in order, after
+    /// the commits. An item that was not decided in time is answered "unknown", and the others stand.
+    ///
+    /// Errors: [`Error::BatchSize`] and [`Error::BatchItem`]; nothing was created, and repeating it cannot help.
+    pub async fn start_batch(&self, starts: Vec<StartRequest>) -> Result<Vec<StartReply>, Error> {
+        const DOING: &str = "start a batch";
+        if !(1..=BATCH_STARTS_MAX).contains(&starts.len()) {
+            return Err(Error::BatchSize(starts.len()));
+        }
+        let limits = self.shared.settings.limits;
+        let repeatable: Vec<_> =
+            starts.iter().map(|start| (start.id.is_some(), start.message.is_some())).collect();
+        let prepare = |(index, start)| {
+            prepare(start, limits).map_err(|error| Error::BatchItem { index, error: Box::new(error) })
+        };
+        let starts = starts.into_iter().enumerate().map(prepare).collect::<Result<Vec<_>, _>>()?;
+        let answers = starts.into_iter().zip(repeatable).map(async |(start, (has_id, has_message))| {
+            let name = start.name.clone();
+            let Ok(told) = self.ask(DOING, Input::Start(Box::new(start))).await else {
+                // Under a message's name the instance may be an earlier one, with another id.
+                let id = (has_id || !has_message).then_some(name.id.as_str());
+                return reply::unknown(name.workflow.as_str(), id, has_id || has_message);
+            };
+            reply::start(&told.answer, name.workflow.as_str(), told.id.as_ref().map(InstanceId::as_str))
+        });
+        Ok(futures::future::join_all(answers).await)
     }
 
     /// Terminates an instance. The same `operation` gets its first answer again (rule W4).

@@ -10,6 +10,7 @@
 //! | route | |
 //! | --- | --- |
 //! | `POST /v1/{namespace}/workflows/{workflow}/instances` | start an instance |
+//! | `POST /v1/{namespace}/workflows/{workflow}/instances:batch` | start up to 1,000 |
 //! | `GET /v1/{namespace}/workflows/{workflow}/instances` | list those of a workflow |
 //! | `GET /v1/{namespace}/instances` | list all of a namespace |
 //! | `GET /v1/{namespace}/workflows/{workflow}/instances/{id}` | one instance |
@@ -19,6 +20,7 @@
 //! | `GET /v1/{namespace}/rejected` | messages that could not be accepted |
 //! | `GET /healthz`, `/readyz`, `/metrics` | for probes and Prometheus |
 
+mod batch;
 mod control;
 mod extract;
 mod guard;
@@ -48,6 +50,9 @@ use crate::Handle;
 
 /// How long requests under way may take after the stop: longer than a decision is waited for.
 const GRACE: Duration = Duration::from_secs(12);
+
+/// Bytes of a batch of starts that are read, unless a single start may be larger.
+const BATCH_BODY_BYTES: usize = 16 << 20;
 
 /// An address that is not served. Trying it again gives the same answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -110,10 +115,20 @@ pub fn router(handle: Handle) -> Router {
         .method_not_allowed_fallback(guard::wrong_method)
         .layer(DefaultBodyLimit::disable())
         .layer(RequestBodyLimitLayer::new(body_max))
+        .merge(batch(body_max))
         .layer(middleware::map_response(guard::body_too_large))
         .layer(middleware::from_fn(guard::only_from_here))
         .layer(TraceLayer::new_for_http().make_span_with(span).on_failure(not_ready_is_no_error()))
         .with_state(handle)
+}
+
+/// The one route whose body may be larger than a single start's.
+fn batch(body_max: usize) -> Router<Handle> {
+    Router::new()
+        .route("/v1/{namespace}/workflows/{workflow}/instances:batch", post(batch::start))
+        .method_not_allowed_fallback(guard::wrong_method)
+        .layer(DefaultBodyLimit::disable())
+        .layer(RequestBodyLimitLayer::new(body_max.max(BATCH_BODY_BYTES)))
 }
 
 /// The most bytes of a request body that are read. Generous, because the limit of an input counts its compact text and a

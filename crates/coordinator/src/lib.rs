@@ -33,5 +33,5 @@ mod turn;
 
 pub use coordinator::Coordinator;
 pub use error::{Error, ErrorKind};
-pub use handle::{Handle, Health, StartRequest};
+pub use handle::{BATCH_STARTS_MAX, Handle, Health, StartRequest};
 pub use settings::Settings;

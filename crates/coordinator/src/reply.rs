@@ -42,6 +42,24 @@ pub(crate) fn start(answer: &Answer, workflow: &str, id: Option<&str>) -> StartR
     }
 }
 
+/// The reply to a start of which nobody knows what became of it.
+pub(crate) fn unknown(workflow: &str, id: Option<&str>, retry_safe: bool) -> StartReply {
+    let message = if retry_safe {
+        "the decision was not confirmed in time; sending the start again is safe"
+    } else {
+        "the decision was not confirmed in time; ask for the instance by its id before sending the start again"
+    };
+    StartReply {
+        outcome: StartOutcome::Unknown,
+        workflow: Some(workflow.to_owned()),
+        id: id.map(str::to_owned),
+        status: None,
+        code: None,
+        message: Some(message.to_owned()),
+        retry_safe,
+    }
+}
+
 /// The reply to a start that can never be accepted.
 pub(crate) fn rejected(code: &str, reason: &str, workflow: Option<String>, id: Option<String>) -> StartReply {
     StartReply {

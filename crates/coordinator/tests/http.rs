@@ -187,6 +187,55 @@ async fn p35_instances_are_listed_page_by_page_and_say_that_nobody_serves_them()
 }
 
 #[tokio::test]
+async fn p27_a_batch_is_checked_whole_and_answered_item_by_item() {
+    let rig = Rig::new().await;
+    let batch = format!("{INSTANCES}:batch");
+    rig.post(INSTANCES, r#"{"id":"old","input":1}"#).await;
+    let bad = [
+        (r#"{"id":"a b"}"#, 400, "name", "\"a b\""),
+        (r#"{"id":"b","inputs":1}"#, 400, "unknown_field", "inputs"),
+        (r#"{"id":"b","input":"#, 400, "body", "line 1"),
+        (r#"{"id":7}"#, 400, "body", "expected a string"),
+    ];
+    for (item, status, code, says) in bad {
+        let body = format!(r#"{{"instances":[{{"id":"a"}},{item},{{"id":"c"}}]}}"#);
+        let detail = rig.post(&batch, &body).await.problem(status, code);
+        assert!(detail.contains(says), "{detail}");
+        assert!(code == "body" || detail.contains("instances[1]"), "{detail}");
+    }
+    let long = format!(r#"{{"instances":[{{"id":"a"}},{{"input":"{}"}}]}}"#, "x".repeat(99));
+    let detail = rig.post(&batch, &long).await.problem(413, "too_large");
+    assert!(
+        detail.contains("instances[1]") && detail.contains("101 bytes") && detail.contains("100"),
+        "{detail}"
+    );
+    for (count, says) in [(0, "0 items"), (1_001, "1001 items")] {
+        let body = format!(r#"{{"instances":[{}]}}"#, vec!["{}"; count].join(","));
+        let detail = rig.post(&batch, &body).await.problem(422, "batch");
+        assert!(detail.contains(says) && detail.contains("1 to 1000"), "{detail}");
+    }
+    let ids = |page: Value| {
+        page["instances"].as_array().unwrap().iter().map(|row| row["id"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(ids(rig.get(INSTANCES).await.json()), [json!("old")], "nothing was started");
+
+    let body = r#"{"instances":[{"id":"old","input":1},{"id":"a","input":1},{"id":"a","input":1.0},{"id":"a","input":2},{}]}"#;
+    let headers = [("content-type", "application/json"), ("idempotency-key", "k")];
+    let first = rig.ask("POST", &batch, &headers, body).await;
+    assert_eq!(first.status, 200, "{}", first.body);
+    let results = first.json()["results"].clone();
+    let outcomes: Vec<_> =
+        results.as_array().unwrap().iter().map(|result| result["outcome"].clone()).collect();
+    assert_eq!(outcomes, ["exists", "created", "exists", "conflict", "created"]);
+    assert_eq!((&results[3]["code"], &results[3]["retry_safe"]), (&json!("conflict"), &json!(false)));
+    // The same request again makes no second instance, also where an item has no id.
+    let again = rig.ask("POST", &batch, &headers, body).await.json()["results"].clone();
+    assert_eq!(again[4]["id"], results[4]["id"]);
+    assert_eq!(rig.get(INSTANCES).await.json()["instances"].as_array().unwrap().len(), 3);
+    rig.get(&batch).await.problem(405, "wrong_method");
+}
+
+#[tokio::test]
 async fn p28_operations_say_the_status_that_forbids_them() {
     let rig = Rig::new().await;
     let one = format!("{INSTANCES}/o-1");

@@ -120,14 +120,18 @@ impl Embedded {
         id: Option<&str>,
         input: &I,
     ) -> Result<StartReply, EmbeddedError> {
-        let start = StartRequest {
-            namespace: Namespace::default(),
-            workflow: WorkflowName::new(workflow)?,
-            id: id.map(InstanceId::new).transpose()?,
-            input: Payload::encode(input)?,
-            message: None,
-        };
-        Ok(self.handle.start(start).await?)
+        Ok(self.handle.start(request(workflow, id, input)?).await?)
+    }
+
+    /// Starts up to 1,000 instances, each with an id or none and its input: all are checked before any is created, and the
+    /// replies come in order (rule P27). Where every instance has an id it can be repeated without harm.
+    pub async fn start_batch<I: Serialize>(
+        &self,
+        workflow: &str,
+        starts: &[(Option<&str>, I)],
+    ) -> Result<Vec<StartReply>, EmbeddedError> {
+        let starts = starts.iter().map(|(id, input)| request(workflow, *id, input));
+        Ok(self.handle.start_batch(starts.collect::<Result<_, _>>()?).await?)
     }
 
     /// What the store says of an instance.
@@ -221,6 +225,20 @@ impl Builder {
         ];
         Ok(Embedded { handle, broker, stop, threads })
     }
+}
+
+fn request<I: Serialize + ?Sized>(
+    workflow: &str,
+    id: Option<&str>,
+    input: &I,
+) -> Result<StartRequest, EmbeddedError> {
+    Ok(StartRequest {
+        namespace: Namespace::default(),
+        workflow: WorkflowName::new(workflow)?,
+        id: id.map(InstanceId::new).transpose()?,
+        input: Payload::encode(input)?,
+        message: None,
+    })
 }
 
 async fn until(mut stopped: watch::Receiver<bool>) {

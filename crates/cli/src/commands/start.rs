@@ -16,6 +16,9 @@ use crate::{
 
 /// Starts an instance. The id is always chosen here, so that a lost answer can be repeated safely.
 pub(super) async fn start(asking: &Asking, args: StartArgs) -> Result<(), Failure> {
+    if let Some(file) = &args.batch {
+        return super::batch::start(asking, &args.workflow, file).await;
+    }
     let input = read_input(args.input.as_deref())?;
     let id = match args.id {
         Some(id) => id,
@@ -55,19 +58,25 @@ fn read_input(given: Option<&str>) -> Result<Box<RawValue>, Failure> {
     let usage = |message: String| Failure::Usage(format!("--input is refused: {message}"));
     let text = match given {
         None => "null".to_owned(),
-        Some("-") => {
-            let mut text = String::new();
-            std::io::stdin()
-                .read_to_string(&mut text)
-                .map_err(|error| usage(format!("standard input cannot be read: {error}")))?;
-            text
-        }
+        Some("-") => read_text("--input", "-")?,
         Some(given) => match given.strip_prefix('@') {
-            Some(file) => std::fs::read_to_string(file)
-                .map_err(|error| usage(format!("{file} cannot be read: {error}")))?,
+            Some(file) => read_text("--input", file)?,
             None => given.to_owned(),
         },
     };
     let payload = Payload::from_text(&text).map_err(|error| usage(error.to_string()))?;
     RawValue::from_string(payload.as_str().to_owned()).map_err(|error| usage(error.to_string()))
+}
+
+/// The text of a file, or of standard input for `-`.
+pub(super) fn read_text(option: &str, file: &str) -> Result<String, Failure> {
+    let usage = |what: &str, error: std::io::Error| {
+        Failure::Usage(format!("{option} is refused: {what} cannot be read: {error}"))
+    };
+    if file != "-" {
+        return std::fs::read_to_string(file).map_err(|error| usage(file, error));
+    }
+    let mut text = String::new();
+    std::io::stdin().read_to_string(&mut text).map_err(|error| usage("standard input", error))?;
+    Ok(text)
 }

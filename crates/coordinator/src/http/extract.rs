@@ -162,11 +162,16 @@ impl JsonBody {
         if self.0.is_empty() {
             return Ok(T::default());
         }
-        serde_json::from_slice(&self.0).map_err(|error| {
-            let text = error.to_string();
-            if text.starts_with("unknown field") { Refusal::Field(text) } else { Refusal::Body(text) }
-        })
+        read_json(&self.0)
     }
+}
+
+/// Reads JSON of a body. The error names the position and the field.
+pub(super) fn read_json<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Refusal> {
+    serde_json::from_slice(bytes).map_err(|error| {
+        let text = error.to_string();
+        if text.starts_with("unknown field") { Refusal::Field(text) } else { Refusal::Body(text) }
+    })
 }
 
 #[cfg(test)]

@@ -27,13 +27,14 @@ const APP_ID: &str = "http";
 const PAGE_DEFAULT: u32 = 50;
 const PAGE_MAX: u32 = 200;
 
+/// What a start says.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct StartBody<'a> {
+pub(super) struct StartBody<'a> {
     #[serde(default)]
-    id: Option<String>,
+    pub(super) id: Option<String>,
     #[serde(default, borrow)]
-    input: Option<&'a RawValue>,
+    pub(super) input: Option<&'a RawValue>,
 }
 
 /// `POST .../instances`: 201 if an instance was created, 200 if one with the same input exists, 409 if with another.
@@ -65,7 +66,8 @@ pub(super) async fn start(
     started(&handle, status, NameKey { namespace, workflow, id }).await
 }
 
-fn read_input(input: Option<&RawValue>, limit: u64) -> Result<Payload, Refusal> {
+/// The input as it will be stored; null if absent.
+pub(super) fn read_input(input: Option<&RawValue>, limit: u64) -> Result<Payload, Refusal> {
     let input = match input {
         None => Payload::null(),
         Some(raw) => Payload::from_text(raw.get()).map_err(Refusal::Input)?,

@@ -38,6 +38,12 @@ pub(super) enum Refusal {
     /// The body has a field that is not known.
     #[error("{0}")]
     Field(String),
+    /// A batch has too few or too many items.
+    #[error("instances has {0} items and is refused, it must have 1 to {max}; nothing was created", max = crate::BATCH_STARTS_MAX)]
+    BatchSize(usize),
+    /// An item of a batch is refused, and with it the batch.
+    #[error("instances[{index}] is refused, and nothing was created: {refusal}")]
+    Item { index: usize, refusal: Box<Refusal> },
     /// The input is no acceptable payload.
     #[error("the input is not acceptable: {0}")]
     Input(PayloadError),
@@ -93,7 +99,7 @@ impl From<everstep_store::Error> for Refusal {
 
 impl Refusal {
     /// Status, code and title. The one place where a refusal meets HTTP.
-    const fn place(&self) -> (StatusCode, &'static str, &'static str) {
+    fn place(&self) -> (StatusCode, &'static str, &'static str) {
         use StatusCode as S;
         match self {
             Self::Name(_) => (S::BAD_REQUEST, "name", "A name breaks its rule"),
@@ -103,6 +109,8 @@ impl Refusal {
             Self::MediaType(_) => (S::UNSUPPORTED_MEDIA_TYPE, "content_type", "The body is of another type"),
             Self::Body(_) => (S::BAD_REQUEST, "body", "The body is not readable"),
             Self::Field(_) => (S::BAD_REQUEST, "unknown_field", "The body has an unknown field"),
+            Self::BatchSize(_) => (S::UNPROCESSABLE_ENTITY, "batch", "The batch is not acceptable"),
+            Self::Item { refusal, .. } => refusal.place(),
             Self::Input(_) => (S::UNPROCESSABLE_ENTITY, "input", "The input is not acceptable"),
             Self::InputTooLarge { .. } => (S::PAYLOAD_TOO_LARGE, "too_large", "The input is too large"),
             Self::BodyTooLarge => (S::PAYLOAD_TOO_LARGE, "too_large", "The body is too large"),
@@ -132,6 +140,8 @@ impl Refusal {
             Self::InputTooLarge { .. } | Self::BodyTooLarge => {
                 "keep large data elsewhere and pass a reference to it"
             }
+            Self::BatchSize(_) => "send several requests of at most 1,000 starts each",
+            Self::Item { refusal, .. } => return refusal.hint(),
             Self::NotFromHere(_) => "call the API as localhost or 127.0.0.1, and not from a web page",
             Self::Conflict { id, .. } => return Some(format!("look at {id}, or start under another id")),
             Self::Rejected { code: Some(code), .. } => {

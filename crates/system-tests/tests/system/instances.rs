@@ -50,6 +50,38 @@ on_both! {
         assert_eq!(world.start("echo", &longest, &input).await.outcome, StartOutcome::Created);
     }
 
+    async fn p27_a_batch_starts_all_or_refuses_before_any(setup) {
+        use everstep_coordinator::Error;
+        let world = setup.coordinator(|settings| settings.limits.input_bytes = 100).start().await;
+        let requests = |count: usize| {
+            (0..count).map(|n| world.request("echo", Some(&format!("b-{n}")), &n)).collect::<Vec<_>>()
+        };
+        let mut bad = requests(3);
+        bad[1].input = everstep_protocol::Payload::encode(&"x".repeat(99)).expect("it is text");
+        let refused = world.handle().start_batch(bad).await;
+        let Err(Error::BatchItem { index: 1, error }) = refused else { panic!("{refused:?}") };
+        assert!(error.to_string().contains("101 bytes") && error.to_string().contains("limit is 100"), "{error}");
+        for count in [0, 1_001] {
+            let refused = world.handle().start_batch(requests(count)).await;
+            assert!(matches!(refused, Err(Error::BatchSize(size)) if size == count), "{refused:?}");
+        }
+        assert_eq!(all(&world).await.len(), 0, "nothing was started");
+
+        world.begin("echo", "b-500", &500).await;
+        world.begin("echo", "b-501", "another input").await;
+        let mut batch = requests(999);
+        batch.push(world.request("echo", Some("b-7"), &7));
+        let replies = world.handle().start_batch(batch).await.expect("it is accepted");
+        let ids: Vec<_> = replies.iter().map(|reply| reply.id.clone().expect("it has an id")).collect();
+        assert_eq!(ids[..999], (0..999).map(|n| format!("b-{n}")).collect::<Vec<_>>());
+        let of = |wanted: StartOutcome| {
+            replies.iter().zip(0..).filter(|(reply, _)| reply.outcome == wanted).map(|(_, n)| n).collect::<Vec<_>>()
+        };
+        assert_eq!((of(StartOutcome::Exists), of(StartOutcome::Conflict)), (vec![500, 999], vec![501]));
+        assert_eq!(of(StartOutcome::Created).len(), 997);
+        assert!(world.view("echo", "b-998").await.is_some());
+    }
+
     async fn p27_a_message_id_is_decided_once_for_each_app(setup) {
         let world = setup.serve(echo()).await;
         let properties = |app: &str, message: &str| Properties {
