@@ -13,6 +13,7 @@ use everstep_protocol::{
     InstanceUid, SessionId, Timestamp,
     journal::{Entry, Fact, ParkCode, Parked},
     limits::Limits,
+    message::{CoordinatorItem, FenceReason},
 };
 
 pub use self::writes::{JournalRow, NameRow, ReadyRow, Writes};
@@ -147,7 +148,7 @@ impl Batch {
             place,
         };
         let decision = catch_unwind(AssertUnwindSafe(|| decide(head, what, context)))
-            .unwrap_or_else(|_| broken(head, self.loaded.now));
+            .unwrap_or_else(|_| broken(head, &self.loaded.rows, self.loaded.now));
         self.settle_credit(place, &decision.effects, room);
         self.record(head, decision)
     }
@@ -224,7 +225,7 @@ impl Batch {
 
     /// No such instance: a worker that believes otherwise is told to drop it.
     fn unknown(&mut self, instance: InstanceUid, what: &What) -> Answer {
-        use everstep_protocol::message::{CoordinatorItem as Item, FenceReason};
+        use CoordinatorItem as Item;
         let item = match what {
             What::Claim { session } => Some((*session, Item::NotGranted { instance })),
             What::Report { session, report, .. } => {
@@ -295,8 +296,8 @@ fn runnable(mut head: Head, entry: Entry, place: Place) -> Decision {
     }
 }
 
-/// The decision itself panicked: a broken invariant inside one instance parks that instance.
-fn broken(head: &Head, now: Timestamp) -> Decision {
+/// The decision itself panicked: a broken invariant inside one instance parks that instance, and its holder is told to stop.
+fn broken(head: &Head, rows: &Rows, now: Timestamp) -> Decision {
     if head.status.is_ended() {
         return Decision::nothing(Answer::Nothing);
     }
@@ -309,6 +310,10 @@ fn broken(head: &Head, now: Timestamp) -> Decision {
     let fact = Fact::Parked(parked.clone());
     after.journal_bytes = after.journal_bytes.saturating_add(fact.payload_bytes());
     let entry = Entry { position: after.position, at: now, fact };
+    let fence = rows.leases.get(&(head.uid, Subject::INSTANCE)).map(|lease| {
+        let (instance, epoch, why) = (head.uid, lease.epoch, FenceReason::Parked);
+        Effect::Item(lease.session, CoordinatorItem::Fence { instance, epoch, why })
+    });
     Decision {
         head: Some(after),
         entries: vec![entry],
@@ -318,7 +323,7 @@ fn broken(head: &Head, now: Timestamp) -> Decision {
             Change::ParkEnd,
             Change::Park(parked),
         ],
-        effects: Vec::new(),
+        effects: fence.into_iter().collect(),
         answer: Answer::Parked,
     }
 }

@@ -162,16 +162,6 @@ impl Replay {
         }
     }
 
-    /// A refused suspend takes the waits that it would have opened with it: they are to be opened again.
-    pub fn reopen(&mut self, number: u64) {
-        if let Some(made) = self.calls.get_mut(&number)
-            && made.state == State::Told
-        {
-            made.state = State::Ready;
-            self.ready.insert(number);
-        }
-    }
-
     /// Whether a call is still wanted by the body.
     #[must_use]
     pub fn is_open(&self, number: u64) -> bool {

@@ -5,7 +5,7 @@ mod support;
 
 use everstep_engine::{Answer, Effect, What, batch::Verdict};
 use everstep_protocol::{
-    Epoch,
+    Epoch, InstanceUid, SessionId,
     journal::{Fact, ParkCode},
     message::{AttemptOutcome, CoordinatorItem, FenceReason},
 };
@@ -69,6 +69,16 @@ fn w19_a_report_of_an_unknown_instance_is_told_so() {
     };
 }
 
+fn fences(out: &Out) -> Vec<(SessionId, InstanceUid, Epoch, FenceReason)> {
+    let fence = |effect: &Effect| match effect {
+        Effect::Item(session, CoordinatorItem::Fence { instance, epoch, why }) => {
+            Some((*session, *instance, *epoch, *why))
+        }
+        _ => None,
+    };
+    out.effects.iter().filter_map(fence).collect()
+}
+
 /// The count of reports is at its end, so that the decision overflows: a row that only a bug can write.
 #[test]
 #[cfg(debug_assertions)]
@@ -83,8 +93,11 @@ fn w20_a_panicking_decision_parks_its_instance_and_no_other() {
     ]);
     assert_eq!(out.answers(), [Answer::Granted, Answer::Parked, Answer::Done]);
     assert_eq!((store.state(), store.tables.parked[&uid(1)].code), ("parked", ParkCode::Broken));
+    assert_eq!(fences(&out), [(S1, uid(1), Epoch(1), FenceReason::Parked)], "the holder is told at once");
+    // The lease is over; what the question is about is not looked up for a late report (rule W21).
     let late = store.tell(reported(S1, report(uid(1), 1, 2, 1)));
     assert_eq!(late.answer(), Answer::Fenced);
+    assert_eq!(fences(&late), [(S1, uid(1), Epoch(1), FenceReason::Stale)]);
 }
 
 #[test]

@@ -192,17 +192,6 @@ fn p19_a_sleep_is_known_by_name_whatever_its_length() {
 }
 
 #[test]
-fn w03_a_wait_refused_with_its_suspend_is_told_again() {
-    let mut run = Run::new(vec![vec![Sleep("s"), Step("a", 1)]]);
-    run.next();
-    run.replay.reopen(1);
-    assert_eq!(run.next(), ["open 1"]);
-    run.feed_all(&journal(vec![opened_sleep(&sleep("s"), 1)])).unwrap();
-    run.replay.reopen(1);
-    assert!(run.next().is_empty(), "one that is recorded is not");
-}
-
-#[test]
 fn p11_a_retry_delay_is_waited_for() {
     let a = step("a");
     let mut run = Run::new(vec![vec![Step("a", 1)]]);

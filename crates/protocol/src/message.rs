@@ -306,13 +306,13 @@ pub enum CoordinatorItem {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FenceReason {
-    /// Another holder has, or had, a later epoch, or the lease ended.
+    /// Another holder has, or had, a later epoch, or the lease ended; what became of the instance since is not looked up.
     Stale,
     /// Somebody terminated the instance.
     Terminated,
     /// The instance has ended.
     Ended,
-    /// The instance is parked.
+    /// The instance was parked by what ended the lease.
     Parked,
     /// The instance is not known.
     Unknown,
