@@ -31,7 +31,8 @@ pub struct Settings {
     pub batch: usize,
     /// A second transaction begins only when this many inputs already wait. Default 64.
     pub second_at: usize,
-    /// Holders of one instance that may die in a row without progress before it is parked. Default 10.
+    /// Holders of one instance that may die in a row without progress before it is parked: where no step is open, or one that
+    /// may be tried for ever. At least 2, since the next holder is who knows what was open. Default 10.
     pub deaths_max: u32,
     /// Runnable instances go straight to workers that announced room. Default true.
     pub direct_grants: bool,
@@ -86,7 +87,7 @@ impl Settings {
         check(self.window > 0, "window must be more than zero");
         check((1..=10_000).contains(&self.batch), "batch must be 1 to 10000");
         check(self.second_at > 0, "second_at must be more than zero");
-        check(self.deaths_max > 0, "deaths_max must be more than zero");
+        check(self.deaths_max >= 2, "deaths_max must be at least 2");
         problems
     }
 }

@@ -5,9 +5,10 @@ mod support;
 
 use everstep_engine::{Answer, Effect, What};
 use everstep_protocol::{
-    Epoch, Failure, FailureKind, Namespace, SessionId,
+    Epoch, Failure, FailureKind, Millis, Namespace, Policy, SessionId,
     journal::{Fact, ParkCode},
-    message::{AttemptOutcome, OpenWait, Then},
+    message::{AttemptEnd, AttemptOutcome, OpenWait, Then},
+    policy::Limit,
 };
 use support::*;
 
@@ -154,18 +155,57 @@ fn w11_progress_resets_the_count() {
     assert_eq!(store.head().deaths, 0);
 }
 
-#[test]
-fn w11_losses_charged_to_steps_are_no_progress() {
-    let mut store = Store::started();
-    die(&mut store, S1);
-    store.tell(claim(S1));
+fn charged(name: &str, attempt: u32, policy: Policy, retry_in: Option<u64>) -> AttemptEnd {
     let failure = Failure::new(FailureKind::WorkerLost, "lost");
-    let outcome = AttemptOutcome::Failed { failure, retry_in: Some(everstep_protocol::Millis(9)) };
-    store.report(|report| {
-        report.results = vec![end(&step("a"), 1, outcome)];
-        report.then = Then::Suspend;
-    });
-    assert_eq!((store.head().deaths, store.state()), (1, "waiting"));
+    let outcome = AttemptOutcome::Failed { failure, retry_in: retry_in.map(Millis) };
+    AttemptEnd { policy, ..end(&step(name), attempt, outcome) }
+}
+
+/// With a limited policy each loss uses up an attempt, which ends by itself; with an endless one nothing does.
+#[test]
+fn w11_only_losses_of_steps_that_may_be_tried_for_ever_are_no_progress() {
+    let limited = |retries| Policy { limit: Limit::Times(retries), ..Policy::default() };
+    let endless = Policy { limit: Limit::Unlimited, ..Policy::default() };
+    let elapsing = Policy { max_elapsed: Some(Millis(9)), ..endless };
+    let cases: [(&[Policy], u32); 7] = [
+        (&[limited(0)], 0),
+        (&[limited(5)], 0),
+        (&[limited(u32::MAX)], 0),
+        (&[elapsing], 0),
+        (&[endless], 1),
+        (&[endless, endless], 1),
+        (&[endless, limited(5)], 0),
+    ];
+    for (policies, deaths) in cases {
+        let mut store = Store::started();
+        die(&mut store, S1);
+        store.tell(claim(S1));
+        store.report(|report| {
+            let charge = |(policy, name)| charged(name, 1, policy, Some(9));
+            report.results = policies.iter().copied().zip(["a", "b"]).map(charge).collect();
+            report.then = Then::Suspend;
+        });
+        assert_eq!((store.head().deaths, store.state()), (deaths, "waiting"), "{policies:?}");
+    }
+}
+
+/// One step kills each of its holders. A limited policy takes it to its own end, however many deaths that needs.
+#[test]
+fn w11_a_limited_policy_outlives_ten_deaths_and_an_endless_one_is_parked() {
+    for (limit, deaths, state) in [(Limit::Times(25), 26, "held"), (Limit::Unlimited, 10, "parked")] {
+        let policy = Policy { limit, ..Policy::default() };
+        let mut store = Store::held();
+        for attempt in 1..=26 {
+            if store.tell(lease_ended(S1, true)).answer() == Answer::Parked {
+                break;
+            }
+            store.tell(claim(S1));
+            let retry_in = (attempt < 26 || limit == Limit::Unlimited).then_some(0);
+            store.report(|report| report.results = vec![charged("kill", attempt, policy, retry_in)]);
+        }
+        let died = store.words().iter().filter(|word| **word == "lost").count();
+        assert_eq!((died, store.state()), (deaths, state), "{limit:?}");
+    }
 }
 
 #[test]

@@ -3,11 +3,11 @@
 
 mod support;
 
-use everstep_engine::{Answer, What};
+use everstep_engine::{Answer, Effect, What};
 use everstep_protocol::{
     Millis, Position, Timestamp,
     journal::{End, ParkCode},
-    message::{Open, OpenWait, Report, Taken, Then},
+    message::{CoordinatorItem, Open, OpenWait, Report, Taken, Then},
 };
 use support::*;
 
@@ -233,10 +233,51 @@ fn w36_a_fold_on_an_output_that_is_too_large_here_is_refused() {
         report.then = Then::End(End::Complete(json("1")));
         report.folded = true;
     });
-    assert_eq!(
-        (out.taken(), out.entries(), store.state()),
-        (vec![Taken::Results], vec!["attempted"], "held")
-    );
+    assert_eq!((out.entries(), store.state()), (vec!["attempted"], "held"));
+}
+
+/// The limit of an output is lowered to nothing after the session was told another one.
+#[test]
+fn w01_what_is_recorded_otherwise_than_the_holder_would_say_is_to_be_read() {
+    type Change = fn(&mut Report);
+    let cases: [(Change, Taken, u64); 6] = [
+        (|report| report.results = vec![end(&step("a"), 1, ok())], Taken::Before, 2),
+        (|report| report.results = vec![end(&step("a"), 1, failed(None))], Taken::Whole, 1),
+        (|report| report.opened = vec![nap(10)], Taken::Whole, 1),
+        (
+            |report| {
+                report.results = vec![end(&step("a"), 1, ok()), end(&step("b"), 1, failed(Some(9)))];
+                report.then = Then::Suspend;
+            },
+            Taken::Before,
+            3,
+        ),
+        (
+            |report| {
+                report.results = vec![end(&step("a"), 1, ok())];
+                report.then = Then::End(End::Complete(json("1")));
+                report.folded = true;
+            },
+            Taken::Before,
+            2,
+        ),
+        // The lease is over, and with it what the holder makes of the journal.
+        (
+            |report| {
+                report.results = vec![end(&step("a"), 1, ok())];
+                report.then = Then::Park(parked());
+            },
+            Taken::Whole,
+            1,
+        ),
+    ];
+    for (change, taken, after) in cases {
+        let mut store = Store::held();
+        store.rules.limits.output_bytes = 0;
+        let out = store.report(change);
+        let [Effect::Item(S1, CoordinatorItem::Ack(ack)), ..] = &out.effects[..] else { panic!("{out:?}") };
+        assert_eq!((ack.taken, ack.after.0), (taken, after), "{:?}", out.entries());
+    }
 }
 
 #[test]

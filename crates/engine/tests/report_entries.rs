@@ -67,6 +67,10 @@ fn ack(effects: &[Effect]) -> Ack {
     effects.iter().find_map(ack).expect("every report of the holder is acknowledged")
 }
 
+fn entries_differ(end: &AttemptEnd, limits: &Limits) -> bool {
+    matches!(&end.outcome, AttemptOutcome::Succeeded(output) if output.len() as u64 > limits.output_bytes)
+}
+
 proptest! {
     #[test]
     fn w01_the_worker_knows_what_was_written(
@@ -84,15 +88,19 @@ proptest! {
         let out = store.tell(reported(S1, report.clone()));
         let ack = ack(&out.effects);
         prop_assert_eq!(ack.number, report.number);
-        let derived = entries(&report, ack.taken, ack.after, ack.at, &reporter(), &store.rules.limits);
-        let written: Vec<Entry> = out
-            .writes
-            .journal
-            .iter()
-            .map(|row| row.entry.clone())
-            // What the coordinator adds of its own accord to a suspend that it refuses; the lease is over by then.
-            .filter(|entry| !matches!(&entry.fact, Fact::Parked(parked) if report.then == Then::Suspend && parked.code == everstep_protocol::journal::ParkCode::NothingToWaitFor))
-            .collect();
+        if ack.taken == Taken::Before {
+            // Its limits are not those of the coordinator, and it would be wrong: it reads all of it.
+            prop_assert!(report.results.iter().any(|end| entries_differ(end, &store.rules.limits)));
+            prop_assert_eq!(ack.after, store.head().position);
+            return Ok(());
+        }
+        if ack.taken == Taken::Whole && report.then != Then::Continue {
+            // Its lease is over: it derives nothing.
+            return Ok(());
+        }
+        let told = Limits::default();
+        let derived = entries(&report, ack.taken, ack.after, ack.at, &reporter(), &told);
+        let written: Vec<Entry> = out.writes.journal.iter().map(|row| row.entry.clone()).collect();
         prop_assert_eq!(derived, written);
     }
 }

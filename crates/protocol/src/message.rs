@@ -396,7 +396,7 @@ pub struct Ack {
     pub epoch: Epoch,
     /// The report's number.
     pub number: u64,
-    /// The position before the first entry that the report became.
+    /// The position before the first entry that the report became; if it was taken before, one that the journal has reached.
     pub after: Position,
     /// The time that its entries bear.
     pub at: Timestamp,
@@ -414,7 +414,8 @@ pub enum Taken {
     Kept,
     /// Only its results: another entry came before them, the fold is refused and the lease goes on (rule W36).
     Results,
-    /// It was taken before: its entries are asked for by position.
+    /// It was taken before, or is recorded otherwise than its worker would say (an output over a limit that is lower than its
+    /// session was told): its entries are asked for by position, up to `after`.
     Before,
     /// Not at all: an earlier report of this lease is missing, send from this number.
     OutOfOrder {

@@ -1,9 +1,10 @@
 //! The holder reports: results are appended, waits opened, and the lease goes on or ends.
 
 use everstep_protocol::{
-    BuildName, SessionId,
+    BuildName, FailureKind, Policy, Position, SessionId,
     journal::{Entry, Fact, ParkCode, Parked, Wait},
     message::{Ack, AttemptOutcome, CoordinatorItem, FenceReason, OpenWait, Report, Taken, Then},
+    policy::Limit,
 };
 
 use super::Draft;
@@ -34,7 +35,7 @@ pub(super) fn report(
     let expected = draft.head.reports + 1;
     if report.number != expected {
         let taken = if report.number < expected { Taken::Before } else { Taken::OutOfOrder { expected } };
-        acknowledge(draft, session, report, taken);
+        acknowledge(draft, session, report, taken, draft.before.position);
         return Answer::Nothing;
     }
     take(draft, session, build, report)
@@ -51,13 +52,13 @@ fn fence(draft: &mut Draft<'_>, session: SessionId, report: &Report) -> Answer {
     Answer::Fenced
 }
 
-/// The acknowledgement. Positions and time are those of before the report's own entries.
-fn acknowledge(draft: &mut Draft<'_>, session: SessionId, report: &Report, taken: Taken) {
+/// The acknowledgement. `after` is the position before the report's own entries, or up to which they are to be asked for.
+fn acknowledge(draft: &mut Draft<'_>, session: SessionId, report: &Report, taken: Taken, after: Position) {
     let ack = Ack {
         instance: draft.uid(),
         epoch: report.epoch,
         number: report.number,
-        after: draft.before.position,
+        after,
         at: draft.context.now,
         taken,
     };
@@ -74,7 +75,12 @@ fn take(draft: &mut Draft<'_>, session: SessionId, build: &BuildName, report: &R
     if grown > draft.context.limits.journal_bytes.saturating_add(JOURNAL_SLACK) {
         return too_long(draft, session, report, grown);
     }
-    acknowledge(draft, session, report, taken);
+    if is_derived(draft, report, taken) {
+        acknowledge(draft, session, report, taken, after);
+    } else {
+        let last = written.last().map_or(after, |entry| entry.position);
+        acknowledge(draft, session, report, Taken::Before, last);
+    }
     draft.head.reports = report.number;
     if is_progress(report) {
         draft.head.deaths = 0;
@@ -134,6 +140,14 @@ fn how_much(draft: &Draft<'_>, report: &Report) -> Taken {
     }
 }
 
+/// Whether the holder is to derive the entries from its own copy of the report (rule W1). It does so with the limits that it
+/// was told when its session was opened. Where those here are lower and tell, it is to read what was written instead, as
+/// after an acknowledgement that was lost. A holder whose lease is over derives nothing.
+fn is_derived(draft: &Draft<'_>, report: &Report, taken: Taken) -> bool {
+    let goes_on = taken != Taken::Whole || report.then == Then::Continue;
+    !goes_on || stands(draft, report)
+}
+
 /// Whether the outcomes that the body was shown are those that are recorded: the limits here may be lower than those that
 /// the worker was told.
 fn stands(draft: &Draft<'_>, report: &Report) -> bool {
@@ -152,13 +166,20 @@ fn retries_at_once(outcome: &AttemptOutcome) -> bool {
     matches!(outcome, AttemptOutcome::Failed { retry_in: Some(delay), .. } if delay.as_u64() == 0)
 }
 
-/// Losses charged to steps are bookkeeping; anything else that a report brings is progress (rule W11).
+/// Anything that a report brings is progress, but for losses charged to steps that may be tried for ever (rule W11): with a
+/// limited policy each loss uses up an attempt, so that deaths end by themselves, in a failure that the body can catch.
 fn is_progress(report: &Report) -> bool {
-    let only_losses = report.results.iter().all(|end| {
-        matches!(&end.outcome, AttemptOutcome::Failed { failure, .. }
-            if failure.kind == everstep_protocol::FailureKind::WorkerLost)
+    let only_endless_losses = report.results.iter().all(|end| {
+        matches!(&end.outcome, AttemptOutcome::Failed { failure, .. } if failure.kind == FailureKind::WorkerLost)
+            && is_endless(&end.policy)
     });
-    !(only_losses && report.opened.is_empty() && matches!(report.then, Then::Continue | Then::Suspend))
+    !(only_endless_losses
+        && report.opened.is_empty()
+        && matches!(report.then, Then::Continue | Then::Suspend))
+}
+
+const fn is_endless(policy: &Policy) -> bool {
+    matches!(policy.limit, Limit::Unlimited) && policy.max_elapsed.is_none()
 }
 
 /// The side rows that an entry of a report brings with it.

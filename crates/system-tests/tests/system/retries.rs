@@ -223,6 +223,36 @@ on_both! {
         assert_eq!(log.count("work"), 1);
     }
 
+    /// The deaths are more than the coordinator takes in a row, and each uses up an attempt.
+    async fn w11_a_step_that_kills_its_workers_uses_up_its_attempts_and_can_be_caught(setup) {
+        fn registry(log: &Log) -> Registry {
+            let log = log.clone();
+            Registry::new().workflow_fn("deadly", move |cx: Workflow, (): ()| {
+                let log = log.clone();
+                async move {
+                    let step = cx.step("kill", (), move |_: Step, (): ()| {
+                        log.push("kill");
+                        std::future::pending::<Result<(), Error>>()
+                    });
+                    let error = step.retry(Retry::constant("5ms").limit(3)).await.expect_err("it was lost");
+                    Ok::<_, Error>(error.is_worker_lost())
+                }
+            })
+        }
+        let log = Log::new();
+        let setup = setup.coordinator(|settings| settings.deaths_max = 2);
+        let mut world = setup.start().await;
+        world.begin("deadly", "one", &()).await;
+        for death in 1..=4 {
+            let worker = world.add_worker(registry(&log)).await;
+            log.reached("kill", death).await;
+            world.crash_worker(worker).await;
+        }
+        world.add_worker(registry(&log)).await;
+        assert!(world.end("deadly", "one").await.output::<bool>(), "{}", world.report("deadly", "one").await);
+        assert_eq!((log.count("kill"), world.attempts("deadly", "one").await.len()), (4, 4));
+    }
+
     async fn p16_every_attempt_shows_start_end_worker_error_and_next_time(setup) {
         let registry = Registry::new().workflow_fn("shown", |cx: Workflow, (): ()| async move {
             let step = cx.step("work", (), |step: Step, (): ()| async move {

@@ -1,6 +1,9 @@
 //! Folding: what may be seen before its acknowledgement, and what happens when that was wrong.
 
-use everstep_protocol::message::{Report, Then, WorkerItem};
+use everstep_protocol::{
+    FailureKind,
+    message::{Report, Then, WorkerItem},
+};
 use everstep_sdk::{Error, Registry, Step, Workflow};
 use everstep_worker::hosted::Finish;
 
@@ -171,4 +174,27 @@ fn w36_a_fold_whose_answer_was_lost_is_read_from_the_journal() {
     rig.exchange();
     assert_eq!(rig.output::<u64>(), 3);
     assert_eq!(rig.words().len(), 5);
+}
+
+/// The limit of an output is lowered while the session that was told the higher one holds the instance.
+#[test]
+fn w01_worker_and_journal_agree_when_a_limit_is_lowered_under_a_session() {
+    for steps in [1, 2] {
+        let registry = Registry::new().workflow_fn("w", move |cx: Workflow, (): ()| async move {
+            let long =
+                |_| cx.step("long", (), async |_: Step, (): ()| Ok::<_, Error>("a long text".to_owned()));
+            let outcomes = futures::future::join_all((0..steps).map(long)).await;
+            let kinds: Vec<_> =
+                outcomes.iter().map(|outcome| outcome.as_ref().err().map(Error::kind)).collect();
+            Ok::<_, Error>(kinds)
+        });
+        let mut rig = Rig::new(registry);
+        rig.claim();
+        rig.exchange();
+        rig.co.rules.limits.output_bytes = 4;
+        // One result is folded, two of one turn are not.
+        while rig.attempt() {}
+        let seen: Vec<Option<FailureKind>> = rig.output();
+        assert_eq!(seen, vec![Some(FailureKind::TooLarge); steps], "{:?}", rig.words());
+    }
 }
