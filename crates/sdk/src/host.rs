@@ -112,10 +112,21 @@ pub enum BodyState {
     Done(Result<Payload, Failure>),
     /// It has panicked, with this message; it must not be polled again (rule W34).
     Panicked(String),
+    /// It asks for a recorded output in a type that this one does not fit; it must not be polled again (rule P41).
+    Misfit(Misfit),
     /// It waits, and something other than one of its calls has woken it: a timer, a spawned task (rule W30).
     Foreign,
     /// It woke itself 10,000 times in one poll without becoming still.
     Spinning,
+}
+
+/// A recorded output that does not fit the code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Misfit {
+    /// The entry that gave it.
+    pub position: Position,
+    /// Names the call, and what does not fit.
+    pub reason: String,
 }
 
 impl Host {
@@ -133,21 +144,17 @@ impl Host {
 
     /// Polls the body until it is still. `seen` is the position of the last entry fed, `now` its time.
     pub fn poll(&self, body: &mut Body, seen: Position, now: Timestamp) -> Polled {
-        {
-            let mut state = self.shared.lock();
-            state.seen = seen;
-            state.now = now;
-        }
+        self.shared.lock().see(seen, now);
         let state = self.poll_until_still(body);
-        if matches!(state, BodyState::Done(_) | BodyState::Panicked(_)) {
+        if matches!(state, BodyState::Done(_) | BodyState::Panicked(_) | BodyState::Misfit(_)) {
             self.shared.waker.close();
         }
         let (mut made, mut dropped) = {
             let mut state = self.shared.lock();
             (std::mem::take(&mut state.made), std::mem::take(&mut state.dropped))
         };
-        if matches!(state, BodyState::Panicked(_)) {
-            // What unwinding dropped, the body did not drop.
+        if matches!(state, BodyState::Panicked(_) | BodyState::Misfit(_)) {
+            // What unwinding dropped, or the body without its outcome, the body did not drop.
             dropped.clear();
         }
         made.sort_by_key(|made| made.number);
@@ -161,7 +168,12 @@ impl Host {
         for _ in 0..ROUNDS_MAX {
             // Asked before the poll: what woke the body while it was fed is answered by this round.
             self.shared.waker.take_own_wake();
-            match self.poll_once(body, &mut context) {
+            let polled = self.poll_once(body, &mut context);
+            // Whatever the body made of not getting its outcome means nothing.
+            if let Some(misfit) = self.shared.lock().misfit.take() {
+                return BodyState::Misfit(misfit);
+            }
+            match polled {
                 Ok(Poll::Ready(result)) => return BodyState::Done(result),
                 Err(message) => return BodyState::Panicked(message),
                 Ok(Poll::Pending) if self.foreign_wake() => return BodyState::Foreign,
@@ -190,10 +202,14 @@ impl Host {
         let waker = {
             let mut state = self.shared.lock();
             match state.open.get_mut(&number) {
-                Some(slot @ Slot::Waiting(_)) => match std::mem::replace(slot, Slot::Resolved(result)) {
-                    Slot::Waiting(waker) => waker,
-                    Slot::Resolved(_) => return false,
-                },
+                Some(slot @ Slot::Waiting(_)) => {
+                    let before = std::mem::replace(slot, Slot::Resolved(result, Position(0)));
+                    state.fed.push(number);
+                    match before {
+                        Slot::Waiting(waker) => waker,
+                        Slot::Resolved(..) => return false,
+                    }
+                }
                 _ => return false,
             }
         };

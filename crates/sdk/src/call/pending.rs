@@ -4,19 +4,24 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use everstep_protocol::{CallKind, CallName, Failure, FailureKind, Payload};
+use everstep_protocol::{CallKind, CallName, Failure, FailureKind, Payload, Position};
 use serde::de::DeserializeOwned;
 
 use crate::Error;
-use crate::host::{Made, Numbered, Shared, Slot, Spec};
+use crate::host::{Made, Misfit, Numbered, Shared, Slot, Spec};
 
 /// One call of one body.
 pub(crate) struct Pending {
     shared: Arc<Shared>,
     kind: CallKind,
     name: Box<str>,
+    /// Its count among the calls of this name; 0 while it has none.
+    count: u32,
     stage: Stage,
 }
+
+/// An output, and the position of the entry that gave it.
+pub(crate) type Fed = (Payload, Position);
 
 #[derive(Debug)]
 enum Stage {
@@ -40,7 +45,8 @@ impl Pending {
         } else {
             Stage::Refused(outside(&describe(kind, name)))
         };
-        Self { shared: shared.clone(), kind, name: name.into(), stage }
+        let count = if let Stage::Made(numbered) = &stage { numbered.call.count } else { 0 };
+        Self { shared: shared.clone(), kind, name: name.into(), count, stage }
     }
 
     /// `step "charge"`.
@@ -60,7 +66,7 @@ impl Pending {
         &mut self,
         context: &mut Context<'_>,
         spec: impl FnOnce() -> Spec,
-    ) -> Poll<Result<Payload, Error>> {
+    ) -> Poll<Result<Fed, Error>> {
         if !self.shared.is_polling() && !matches!(self.stage, Stage::Refused(_)) {
             self.stage = Stage::Refused(outside(&self.describe()));
         }
@@ -85,13 +91,13 @@ impl Pending {
         self.stage = Stage::Begun(number);
     }
 
-    fn poll_outcome(&mut self, number: u64, context: &Context<'_>) -> Poll<Result<Payload, Error>> {
+    fn poll_outcome(&mut self, number: u64, context: &Context<'_>) -> Poll<Result<Fed, Error>> {
         let waker = context.waker().clone();
         let mut state = self.shared.lock();
         let former = match state.open.remove(&number) {
-            Some(Slot::Resolved(result)) => {
+            Some(Slot::Resolved(result, position)) => {
                 drop(state);
-                return Poll::Ready(result.map_err(Error::from_failure));
+                return Poll::Ready(result.map_err(Error::from_failure).map(|output| (output, position)));
             }
             waiting => waiting,
         };
@@ -103,15 +109,25 @@ impl Pending {
         Poll::Pending
     }
 
-    /// The recorded value as the type that the code wants (rule W31).
+    /// The recorded value as the type that the code wants (rule W31). One that does not fit is a change of the code: the call
+    /// stays pending, and the host has the instance parked (rule P41).
     pub(crate) fn decode<Out: DeserializeOwned>(
         &self,
-        outcome: Result<Payload, Error>,
-    ) -> Result<Out, Error> {
-        outcome?.decode().map_err(|error| {
-            let message = format!("{}: reading the recorded output: {error}", self.describe());
-            Error::from_failure(Failure::new(FailureKind::Invalid, message))
-        })
+        outcome: Result<Fed, Error>,
+    ) -> Poll<Result<Out, Error>> {
+        let (output, position) = match outcome {
+            Ok(fed) => fed,
+            Err(error) => return Poll::Ready(Err(error)),
+        };
+        match output.decode() {
+            Ok(output) => Poll::Ready(Ok(output)),
+            Err(error) => {
+                let reason =
+                    format!("{} #{}: reading the recorded output: {error}", self.describe(), self.count);
+                self.shared.lock().misfit.get_or_insert(Misfit { position, reason });
+                Poll::Pending
+            }
+        }
     }
 }
 

@@ -99,7 +99,7 @@ impl<Out: DeserializeOwned> Future for RemoteCall<Out> {
             let input = input.take().expect("a call with a number that is not refused has its input");
             Spec::Remote(RemoteSpec { function, pool, input, policy: retry.policy(*timeout) })
         }));
-        Poll::Ready(pending.decode(outcome))
+        pending.decode(outcome)
     }
 }
 

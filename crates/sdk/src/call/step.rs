@@ -59,7 +59,7 @@ impl<Out: DeserializeOwned> Future for StepCall<Out> {
             let delay = retry.function().cloned();
             Spec::Step(StepSpec { input, policy: retry.policy(*timeout), delay, run })
         }));
-        Poll::Ready(pending.decode(outcome))
+        pending.decode(outcome)
     }
 }
 

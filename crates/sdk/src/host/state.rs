@@ -11,7 +11,7 @@ use everstep_protocol::{Call, CallKind, CallName, Failure, Payload, Position, Ti
 
 use super::turn::{self, Act, Token};
 use super::wake::HostWaker;
-use super::{InstanceInfo, Made};
+use super::{InstanceInfo, Made, Misfit};
 
 pub(crate) struct Shared {
     pub(crate) info: InstanceInfo,
@@ -31,6 +31,10 @@ pub(crate) struct State {
     pub(crate) open: HashMap<u64, Slot>,
     pub(crate) made: Vec<Made>,
     pub(crate) dropped: Vec<u64>,
+    /// Calls whose outcome was fed since the last poll: the entry that gave it is the one of the next.
+    pub(crate) fed: Vec<u64>,
+    /// The first recorded output that the body could not read.
+    pub(crate) misfit: Option<Misfit>,
     calls: u64,
     counts: HashMap<(CallKind, CallName), u32>,
 }
@@ -38,7 +42,8 @@ pub(crate) struct State {
 /// Where the outcome of a begun call arrives.
 pub(crate) enum Slot {
     Waiting(Waker),
-    Resolved(Result<Payload, Failure>),
+    /// The outcome, and the position of the entry that gave it.
+    Resolved(Result<Payload, Failure>, Position),
 }
 
 /// A call as it was numbered when the body made it (rules P2, W32).
@@ -66,6 +71,17 @@ impl Shared {
 }
 
 impl State {
+    /// The body has seen the entry of this position and is about to be polled.
+    pub(crate) fn see(&mut self, position: Position, now: Timestamp) {
+        self.seen = position;
+        self.now = now;
+        for number in std::mem::take(&mut self.fed) {
+            if let Some(Slot::Resolved(_, at)) = self.open.get_mut(&number) {
+                *at = position;
+            }
+        }
+    }
+
     pub(crate) fn number(&mut self, kind: CallKind, name: CallName) -> Numbered {
         let number = self.calls;
         self.calls += 1;

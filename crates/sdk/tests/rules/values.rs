@@ -2,11 +2,12 @@
 
 use std::time::{Duration, SystemTime};
 
-use everstep::host::Spec;
+use everstep::host::{BodyState, Spec};
 use everstep::{Error, FailureKind, Millis, Retry, Step, Timestamp, Workflow};
+use everstep_protocol::Position;
 use serde::{Deserialize, Serialize};
 
-use crate::driver::{Driver, attempt, done, echo, refused, step_spec};
+use crate::driver::{Driver, attempt, done, echo, is_pending, refused, step_spec};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Order {
@@ -72,13 +73,22 @@ fn w31_the_body_gets_the_recorded_text_decoded() {
 }
 
 #[test]
-fn w31_an_outcome_that_no_longer_fits_is_an_error_that_names_the_call() {
+fn p41_an_output_that_no_longer_fits_stops_the_body_and_names_call_and_entry() {
     let mut driver = Driver::new(|cx: Workflow| async move {
-        Ok::<_, Error>(cx.step("count", 1u64, echo).await.unwrap_err().message().to_owned())
+        let mut count = cx.step("count", 1u64, echo);
+        assert!(futures::poll!(&mut count).is_pending());
+        cx.step("other", 2u64, echo).await?;
+        // Neither caught as an error, nor overtaken by what the body would do instead.
+        let first = futures::future::select(count, std::future::ready(())).await;
+        Ok::<_, Error>(matches!(first, futures::future::Either::Left(_)))
     });
     driver.poll();
-    let message = done::<String>(driver.feed(0, "many"));
-    assert!(message.starts_with("step \"count\": reading the recorded output"), "{message}");
+    assert!(is_pending(&driver.feed(0, "many")), "the body does not look at it yet");
+    let polled = driver.feed(1, 2u64);
+    let BodyState::Misfit(misfit) = polled.state else { panic!("{:?}", polled.state) };
+    assert_eq!(misfit.position, Position(2), "the entry that gave it, not the last one");
+    assert!(misfit.reason.starts_with("step \"count\" #1: reading the recorded output"), "{misfit:?}");
+    assert!(polled.dropped.is_empty());
 }
 
 #[test]

@@ -9,7 +9,7 @@ use everstep_protocol::{
     Failure, Payload, Position, Timestamp,
     journal::{Attempted, Entry, Fact, ParkCode, Parked, Wait},
 };
-use everstep_sdk::host::{BodyState, Host, Made};
+use everstep_sdk::host::{BodyState, Host, Made, Misfit};
 use tracing::subscriber::{NoSubscriber, with_default};
 
 use super::{Hosted, Life, Out, Waiting, call::Known, linger::Linger};
@@ -152,6 +152,11 @@ impl Hosted {
             BodyState::Panicked(message) => {
                 let message = format!("the body panicked after entry {seen}: {message}");
                 self.park(Parked { code: ParkCode::BodyPanicked, message }, out);
+            }
+            BodyState::Misfit(misfit) => {
+                let Misfit { position, reason } = misfit;
+                let message = format!("the code disagrees with entry {position} (attempted): {reason}");
+                self.park(Parked { code: ParkCode::JournalMismatch, message }, out);
             }
             BodyState::Foreign => self.park_foreign_body(out),
             BodyState::Spinning => {

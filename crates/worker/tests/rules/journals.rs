@@ -3,6 +3,7 @@
 use everstep_engine::What;
 use everstep_protocol::journal::ParkCode;
 use everstep_sdk::{Error, Registry, Retry, Step, Workflow};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::rig::Rig;
 
@@ -52,6 +53,60 @@ fn p41_a_body_that_returns_too_early_is_a_mismatch() {
     rig.registry = Registry::new().workflow_fn("w", |_: Workflow, (): ()| async { Ok::<_, Error>(9) });
     rig.run();
     assert_eq!(rig.parked().unwrap().code, ParkCode::JournalMismatch);
+}
+
+/// A step whose output is a text in one build and a number in the other.
+fn output<Out>(output: Out) -> Registry
+where
+    Out: Clone + Serialize + DeserializeOwned + Send + Sync + 'static,
+{
+    Registry::new().workflow_fn("w", move |cx: Workflow, (): ()| {
+        let output = output.clone();
+        async move {
+            let step = cx.step("a", (), move |_: Step, (): ()| {
+                let output = output.clone();
+                async move { Ok::<_, Error>(output) }
+            });
+            // A body that catches errors must not take this for one.
+            let Ok(output) = step.await else { return Ok(None) };
+            cx.sleep("nap", "1h").await?;
+            Ok::<_, Error>(Some(output))
+        }
+    })
+}
+
+#[test]
+fn p41_an_output_that_no_longer_fits_parks_with_the_entry_and_the_call_and_retry_goes_on() {
+    let mut rig = Rig::new(output("many".to_owned()));
+    until_waiting(&mut rig);
+    rig.registry = output(5);
+    rig.build = "b2".parse().unwrap();
+    rig.run();
+    let parked = rig.parked().unwrap();
+    assert_eq!(parked.code, ParkCode::JournalMismatch);
+    let says = ["entry 2 (attempted)", "step \"a\" #1: reading the recorded output"];
+    assert!(says.iter().all(|says| parked.message.contains(says)), "{parked:?}");
+    rig.registry = output("other".to_owned());
+    rig.co.on(rig.uid, What::Retry { operation: "op".to_owned() });
+    assert_eq!(rig.output::<Option<String>>().as_deref(), Some("many"));
+}
+
+/// The output is recorded with the question in one report: what was done is done.
+#[test]
+fn p41_an_output_that_its_own_code_cannot_read_is_recorded_and_parks() {
+    #[derive(Deserialize, Serialize)]
+    #[serde(deny_unknown_fields)]
+    struct Odd {
+        #[serde(rename(serialize = "written", deserialize = "read"))]
+        field: u8,
+    }
+    let registry = Registry::new().workflow_fn("w", |cx: Workflow, (): ()| async move {
+        cx.step("a", (), async |_: Step, (): ()| Ok::<_, Error>(Odd { field: 1 })).await.map(drop)
+    });
+    let mut rig = Rig::new(registry);
+    rig.run();
+    assert_eq!(rig.words(), ["started", "a1 1 ok", "parked"]);
+    assert!(rig.parked().unwrap().message.contains("entry 2 (attempted)"));
 }
 
 #[test]

@@ -1,0 +1,51 @@
+//! Code that is changed while instances are open: rules P41 and P8, where other files do not show them. Not here: which entry
+//! contradicts which call (the engine's own tests).
+
+use everstep::{Error, Registry, Step, Workflow};
+use everstep_engine::Answer;
+use everstep_protocol::{BuildName, journal::ParkCode};
+use everstep_store::StatusWord;
+use everstep_system_tests::{on_both, world::WorkerSettings};
+use serde::{Serialize, de::DeserializeOwned};
+
+fn build(name: &str) -> impl FnOnce(&mut WorkerSettings) {
+    let build = BuildName::new(name).expect("a valid name");
+    move |settings| settings.build = Some(build)
+}
+
+/// A step with this output, then a sleep.
+fn counts<Out>(count: Out) -> Registry
+where
+    Out: Clone + Serialize + DeserializeOwned + Send + Sync + 'static,
+{
+    Registry::new().workflow_fn("counts", move |cx: Workflow, nap: u64| {
+        let count = count.clone();
+        async move {
+            let step = cx.step("count", (), move |_: Step, (): ()| {
+                let count = count.clone();
+                async move { Ok::<_, Error>(count) }
+            });
+            let Ok(count) = step.await else { return Ok(None) };
+            cx.sleep("nap", nap).await?;
+            Ok::<_, Error>(Some(count))
+        }
+    })
+}
+
+on_both! {
+    async fn p41_an_output_that_no_longer_fits_parks_until_a_build_that_reads_it(setup) {
+        let mut world = setup.serve(counts("many".to_owned())).await;
+        world.begin("counts", "one", &300_u64).await;
+        world.until("counts", "one", "asleep", |view| view.status == StatusWord::Waiting).await;
+        world.stop_worker(0).await;
+        let second = world.add_worker_with(counts(5_u32), build("build-2")).await;
+        let parked = world.until("counts", "one", "parked", |view| view.status == StatusWord::Attention).await;
+        let (_, parked) = parked.parked.expect("it says why");
+        assert_eq!(parked.code, ParkCode::JournalMismatch);
+        assert!(parked.message.contains("entry 2 (attempted): step \"count\" #1"), "{parked:?}");
+        world.stop_worker(second).await;
+        world.add_worker_with(counts("other".to_owned()), build("build-3")).await;
+        assert_eq!(world.retry("counts", "one", "deployed").await, Answer::Done);
+        assert_eq!(world.end("counts", "one").await.output::<Option<String>>().as_deref(), Some("many"));
+    }
+}
