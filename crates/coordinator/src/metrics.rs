@@ -25,6 +25,7 @@ pub(crate) struct Metrics {
     pub(crate) leases_unconfirmed: IntCounter,
     pub(crate) lifecycles: IntCounterVec,
 }
+    pub(crate) loops_still: IntGauge,
 
 impl Metrics {
     pub(crate) fn new() -> Self {
@@ -115,3 +116,10 @@ fn keep<C: Collector + Clone + 'static>(registry: &Registry, collector: promethe
     registry.register(Box::new(collector.clone())).expect("each metric has a name of its own");
     collector
 }
+            loops_still: keep(
+                &registry,
+                IntGauge::new(
+                    "everstep_sessions_standing_still",
+                    "Sessions whose last heartbeat here said that their work loop does not turn.",
+                ),
+            ),

@@ -3,7 +3,9 @@
 pub(crate) mod clean;
 pub(crate) mod dispatch;
 pub(crate) mod duties;
+mod heartbeats;
 pub(crate) mod intake;
+mod loops;
 pub(crate) mod outbox;
 pub(crate) mod rejections;
 pub(crate) mod sessions;

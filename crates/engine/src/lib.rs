@@ -3,6 +3,7 @@
 //!
 //! | module | what it decides |
 //! | --- | --- |
+//! | [`account`] | what a session's heartbeat shows that it lacks, and what it holds no longer |
 //! | [`start`] | whether a start creates an instance, meets an existing one, or conflicts |
 //! | [`mod@decide`] | what one input does to one instance |
 //! | [`batch`] | how the decisions of one batch add up to one transaction |
@@ -10,6 +11,7 @@
 //! | [`report`] | which entries a report becomes; run by coordinator and worker alike |
 //! | [`replay`] | how a journal is fed to a body, and what the body may do next |
 
+pub mod account;
 pub mod batch;
 pub mod decide;
 pub mod effect;

@@ -329,7 +329,7 @@ pub struct Opened {
     pub limits: Limits,
 }
 
-/// The answer to a heartbeat. What the worker lacks comes as grants beside it.
+/// The answer to a heartbeat. What the worker lacks comes beside it: grants, entries, acks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Heard {
     /// The heartbeat's number.
@@ -512,6 +512,10 @@ pub struct Heartbeat {
     pub steps: Vec<HeldStep>,
     /// Steps that are running.
     pub running: u32,
+    /// How long ago the work loop last came round: it does so each second, even with nothing to do, unless it is
+    /// blocked (rule W12). An earlier version does not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turned: Option<Millis>,
     /// Room for direct grants.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub credits: Vec<Credit>,
@@ -524,8 +528,14 @@ pub struct Held {
     pub instance: InstanceUid,
     /// The lease's epoch.
     pub epoch: Epoch,
-    /// The last position that the worker has.
+    /// The last position up to which the worker has every entry.
     pub position: Position,
+    /// The run that the position counts in. Where an earlier version does not say it, positions are not compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<Run>,
+    /// The number of the last report of this lease that was answered, as were all before it; 0 for none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reports: Option<u64>,
 }
 
 /// A remote step that a session holds.

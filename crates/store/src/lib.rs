@@ -22,6 +22,7 @@ mod view;
 use async_trait::async_trait;
 use everstep_engine::{
     Writes,
+    account::Kept,
     batch::Loaded,
     rows::{Needs, Subject},
     start::{Decided, NameKey},
@@ -111,8 +112,9 @@ pub trait Sessions: Send + Sync + std::fmt::Debug + 'static {
     /// Registers a session, or updates the inbox of a live one. False if it has ended: it never comes back (rule W10).
     async fn open_session(&self, open: &OpenSession) -> Result<bool, Error>;
 
-    /// Notes that these sessions live. Answers, in order, with the leases that each holds; none if it is unknown or ended.
-    async fn heard(&self, heard: &[Heard]) -> Result<Vec<Option<Vec<LeaseRow>>>, Error>;
+    /// Notes that these sessions live. Answers, in order, with the leases that each holds and how far their heads have come;
+    /// none if it is unknown or ended.
+    async fn heard(&self, heard: &[Heard]) -> Result<Vec<Option<Vec<Kept>>>, Error>;
 
     /// Notes that a coordinator's own heartbeat came through. If the one before came longer than `gap` ago, every session gets a
     /// full lease from now on (rule W8).
@@ -124,8 +126,9 @@ pub trait Sessions: Send + Sync + std::fmt::Debug + 'static {
     /// Live sessions that were silent for `lease`, not counting time before the last gap's end plus `lease` (rule W8).
     async fn silent(&self, lease: Millis) -> Result<Vec<SessionId>, Error>;
 
-    /// Whether the way has been open for at least `lease`: only then may an unroutable inbox end a session early (rule W9).
-    async fn settled(&self, lease: Millis) -> Result<bool, Error>;
+    /// Those of these live sessions that an unroutable inbox may end early (rule W9): the way is open, and it has been for at
+    /// least `lease`, or the session was heard since it is. What is not heard after a gap has its whole lease to come back.
+    async fn observed(&self, sessions: &[SessionId], lease: Millis) -> Result<Vec<SessionId>, Error>;
 
     /// Ends a session, for good. `counts` is kept for the leases that are still to be ended.
     async fn end_session(&self, session: SessionId, counts: bool) -> Result<(), Error>;

@@ -85,7 +85,8 @@ suites! {
     },
     sessions::{
         w10_a_session_that_has_ended_never_comes_back,
-        heartbeats_name_the_leases,
+        w06_heartbeats_find_the_leases_and_how_far_their_heads_are,
+        w09_after_a_gap_only_what_was_heard_since_ends_early,
         w08_silence_counts_only_while_it_could_be_heard,
         leases_of_ended_sessions_are_orphans,
         all_sessions_end_at_once,

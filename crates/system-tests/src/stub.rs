@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use everstep_broker::{Broker, Consume, Consumer, Incoming, Outgoing, QueueDeclaration, QueueKind};
 use everstep_protocol::{
-    BuildName, CoordinatorId, Incarnation, InstanceUid, Namespace, SessionId, WorkflowName,
+    BuildName, CoordinatorId, Incarnation, InstanceUid, Millis, Namespace, SessionId, WorkflowName,
     message::{
         CoordinatorItem, Credit, FromWorker, Grant, Heartbeat, Held, OpenSession, SessionMessage, ToWorker,
         WorkerItem,
@@ -24,6 +24,8 @@ pub struct Stub {
     report_queues: u32,
     number: u64,
     answered: u64,
+    /// How long ago its work loop last came round, as its heartbeats say.
+    pub turned: Millis,
     /// Its session.
     pub session: SessionId,
     /// The installation, once it was answered.
@@ -53,6 +55,7 @@ impl Stub {
             report_queues,
             number: 0,
             answered: 0,
+            turned: Millis(0),
             session,
             incarnation,
             coordinator,
@@ -80,6 +83,24 @@ impl Stub {
 
     /// Sends a heartbeat and waits for its answer. With `credits` it may be granted so many in all.
     pub async fn beat(&mut self, held: &[Held], credits: u64) -> CoordinatorItem {
+        let number = self.say_beat(held, credits).await;
+        let answer = self
+            .until("the answer to a heartbeat", |item| match item {
+                CoordinatorItem::Heard(heard) if heard.number == number => Some(item.clone()),
+                CoordinatorItem::UnknownSession => Some(item.clone()),
+                _ => None,
+            })
+            .await;
+        self.answered = number;
+        answer
+    }
+
+    /// Sends a heartbeat. What is sent for it is left for [`Stub::until`].
+    pub async fn beat_only(&mut self, held: &[Held]) {
+        self.say_beat(held, 0).await;
+    }
+
+    async fn say_beat(&mut self, held: &[Held], credits: u64) -> u64 {
         self.number += 1;
         let number = self.number;
         let credits = match self.coordinator {
@@ -94,18 +115,11 @@ impl Stub {
             held: held.to_vec(),
             steps: Vec::new(),
             running: 0,
+            turned: Some(self.turned),
             credits,
         };
         self.say(&SessionMessage::Heartbeat(heartbeat)).await;
-        let answer = self
-            .until("the answer to a heartbeat", |item| match item {
-                CoordinatorItem::Heard(heard) if heard.number == number => Some(item.clone()),
-                CoordinatorItem::UnknownSession => Some(item.clone()),
-                _ => None,
-            })
-            .await;
-        self.answered = number;
-        answer
+        number
     }
 
     /// Says something of an instance.

@@ -1,13 +1,14 @@
-//! What the work loop writes and the link reads at any time: what is held, what runs, how much room there is. So that
-//! heartbeats never wait for user code (rule W12).
+//! What the work loop writes and the link reads at any time: what is held, what runs, how much room there is, and when
+//! the loop last came round. So that heartbeats never wait for user code, and say when it blocks the loop (rule W12).
 
 use std::{
     collections::HashMap,
     sync::{Mutex, MutexGuard, PoisonError},
+    time::Instant,
 };
 
 use everstep_protocol::{
-    Epoch, InstanceUid, Position,
+    InstanceUid, Millis,
     message::{Credit, Held, HeldStep},
 };
 
@@ -17,10 +18,12 @@ pub(crate) struct Board(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    held: HashMap<InstanceUid, (Epoch, Position)>,
+    held: HashMap<InstanceUid, Held>,
     steps: Vec<HeldStep>,
     running: u32,
     credits: Vec<Credit>,
+    /// When the loop last came round; none before it has for the first time.
+    turned: Option<Instant>,
 }
 
 /// What a heartbeat says.
@@ -30,18 +33,22 @@ pub(crate) struct Account {
     pub(crate) steps: Vec<HeldStep>,
     pub(crate) running: u32,
     pub(crate) credits: Vec<Credit>,
+    /// How long ago the loop last came round.
+    pub(crate) turned: Millis,
 }
 
 impl Board {
     /// Writes what changed in one turn of the loop: instances held, or no longer, and the rest if it changed.
     pub(crate) fn write(
         &self,
-        changed: impl Iterator<Item = (InstanceUid, Option<(Epoch, Position)>)>,
+        changed: impl Iterator<Item = (InstanceUid, Option<Held>)>,
         steps: Option<Vec<HeldStep>>,
         running: u32,
         credits: Vec<Credit>,
+        now: Instant,
     ) {
         let mut state = self.lock();
+        state.turned = Some(now);
         for (instance, held) in changed {
             match held {
                 Some(held) => state.held.insert(instance, held),
@@ -59,18 +66,15 @@ impl Board {
         self.lock().credits.clone()
     }
 
-    pub(crate) fn account(&self) -> Account {
+    pub(crate) fn account(&self, now: Instant) -> Account {
         let state = self.lock();
-        let held = |(instance, (epoch, position)): (&InstanceUid, &(Epoch, Position))| Held {
-            instance: *instance,
-            epoch: *epoch,
-            position: *position,
-        };
+        let turned = state.turned.map_or(0, |at| now.saturating_duration_since(at).as_millis());
         Account {
-            held: state.held.iter().map(held).collect(),
+            held: state.held.values().copied().collect(),
             steps: state.steps.clone(),
             running: state.running,
             credits: state.credits.clone(),
+            turned: Millis(u64::try_from(turned).unwrap_or(u64::MAX)),
         }
     }
 

@@ -32,7 +32,7 @@ use everstep_engine::{replay::Replay, report::Reporter};
 use everstep_protocol::{
     Call, Epoch, Failure, InstanceUid, Payload, Position, Timestamp,
     journal::{ParkCode, Parked},
-    message::{Ack, AttemptEnd, Entries, Grant, WorkerItem},
+    message::{Ack, AttemptEnd, Entries, Grant, Held, WorkerItem},
 };
 use everstep_sdk::host::{Body, Host, InstanceInfo};
 
@@ -201,6 +201,18 @@ impl Hosted {
     #[must_use]
     pub const fn position(&self) -> Position {
         self.replay.position()
+    }
+
+    /// What a heartbeat says of it (rule W6).
+    #[must_use]
+    pub fn held(&self) -> Held {
+        Held {
+            instance: self.uid,
+            epoch: self.epoch,
+            position: self.journal.have(self.replay.position()),
+            run: Some(self.info.run),
+            reports: Some(self.reports.answered()),
+        }
     }
 
     /// How many attempts run or wait for a slot.

@@ -164,7 +164,7 @@ impl Link {
         {
             self.say(&open, life).await;
         }
-        if let Some((heartbeat, life)) = session.heartbeat(|| self.board.account(), now) {
+        if let Some((heartbeat, life)) = session.heartbeat(|| self.board.account(now), now) {
             self.say(&heartbeat, life).await;
         }
         if let Some(paused) = session.pause(now) {
@@ -181,7 +181,7 @@ impl Link {
         while let Some(incoming) = next {
             match incoming {
                 Incoming::Connected { queue } => self.connected(queue, session).await,
-                Incoming::Disconnected => {}
+                Incoming::Disconnected => session.disconnected(),
                 Incoming::Delivery(delivery) => {
                     if self.delivery(delivery, session) {
                         return true;
@@ -285,7 +285,7 @@ impl Link {
         );
         self.watch.abandon();
         let Some(incarnation) = session.incarnation() else { return };
-        let account = self.board.account();
+        let account = self.board.account(Instant::now());
         let held = account.held.into_iter().filter(|held| held.instance != polled.instance);
         let mut items: Vec<_> =
             held.map(|held| WorkerItem::GiveBack { instance: held.instance, epoch: held.epoch }).collect();

@@ -64,6 +64,12 @@ impl Session {
         self.open_resend = Some(Resend::begin(now));
     }
 
+    /// The inbox has gone. No heartbeat is sent until there is one again: nobody could answer it, and a session that is
+    /// heard has an inbox (rule W9).
+    pub(crate) fn disconnected(&mut self) {
+        self.inbox = None;
+    }
+
     /// The session is open. Whether that is news.
     pub(crate) fn opened(&mut self, incarnation: Incarnation, opened: Opened, now: Instant) -> bool {
         self.open_resend = None;
@@ -100,6 +106,7 @@ impl Session {
         }
         let interval = opened.heartbeat.to_std().max(Duration::from_millis(10));
         self.next_heartbeat = Some(now + interval);
+        let inbox = self.inbox.clone()?;
         self.number += 1;
         let account = account();
         self.sent.push_back((self.number, now));
@@ -110,10 +117,11 @@ impl Session {
             session: self.id,
             number: self.number,
             answered: self.answered,
-            inbox: self.inbox.clone()?,
+            inbox,
             held: account.held,
             steps: account.steps,
             running: account.running,
+            turned: Some(account.turned),
             credits: account.credits,
         };
         Some((SessionMessage::Heartbeat(heartbeat), interval))
@@ -147,7 +155,7 @@ mod tests {
     use super::*;
 
     fn account() -> Account {
-        Account { held: Vec::new(), steps: Vec::new(), running: 0, credits: Vec::new() }
+        Account { held: Vec::new(), steps: Vec::new(), running: 0, credits: Vec::new(), turned: Millis(3) }
     }
 
     fn open(session: &mut Session, now: Instant) {
@@ -187,6 +195,35 @@ mod tests {
         assert_eq!(beat(&mut session, 1999), None);
         session.heard(1);
         assert_eq!(beat(&mut session, 2000), Some((2, 1)));
+    }
+
+    #[test]
+    fn w09_without_an_inbox_nothing_is_said() {
+        let begin = Instant::now();
+        let at = |millis| begin + Duration::from_millis(millis);
+        let mut session = Session::new(begin);
+        session.connected("inbox.1".to_owned(), begin);
+        open(&mut session, begin);
+        assert!(session.heartbeat(account, begin).is_some());
+        session.disconnected();
+        assert!(session.heartbeat(account, at(2000)).is_none());
+        assert_eq!(session.deadline(), Some(at(4000)), "it does not spin");
+        session.connected("inbox.2".to_owned(), at(2500));
+        let (message, _) = session.heartbeat(account, at(4000)).unwrap();
+        let SessionMessage::Heartbeat(heartbeat) = message else { panic!("{message:?}") };
+        assert_eq!((heartbeat.number, heartbeat.inbox.as_str()), (2, "inbox.2"));
+    }
+
+    #[test]
+    fn w12_a_heartbeat_says_when_the_work_loop_last_came_round() {
+        let begin = Instant::now();
+        let mut session = Session::new(begin);
+        session.connected("inbox".to_owned(), begin);
+        open(&mut session, begin);
+        let (message, _) = session.heartbeat(account, begin).unwrap();
+        assert!(
+            matches!(message, SessionMessage::Heartbeat(heartbeat) if heartbeat.turned == Some(Millis(3)))
+        );
     }
 
     #[test]

@@ -43,6 +43,9 @@ use crate::{
 /// At most so many inputs are taken before the instances take their turns.
 const INPUTS_MAX: usize = 1024;
 
+/// With nothing to do the loop comes round this often all the same, so that heartbeats can say that it turns (rule W12).
+const IDLE: Duration = Duration::from_secs(1);
+
 /// Every cause of work.
 #[derive(Debug)]
 pub(crate) enum Input {
@@ -150,7 +153,8 @@ impl Work {
     pub(crate) async fn run(mut self, mut inputs: mpsc::UnboundedReceiver<Input>) {
         let mut batch = Vec::with_capacity(INPUTS_MAX);
         loop {
-            let deadline = self.deadline().unwrap_or_else(|| Instant::now() + Duration::from_mins(1));
+            let idle = Instant::now() + IDLE;
+            let deadline = self.deadline().map_or(idle, |at| at.min(idle));
             tokio::select! {
                 biased;
                 _ = inputs.recv_many(&mut batch, INPUTS_MAX) => {}
@@ -330,12 +334,12 @@ impl Work {
         let held = &self.held;
         let changed = self.changed.drain(..).map(|instance| {
             let slot = held.get(&instance);
-            (instance, slot.map(|slot| (slot.hosted.epoch(), slot.hosted.position())))
+            (instance, slot.map(|slot| slot.hosted.held()))
         });
         let steps = std::mem::take(&mut self.steps_changed).then(|| self.remotes.held());
         let running = u32::try_from(self.parts.attempts.running()).unwrap_or(u32::MAX);
         let room = if self.stopping.is_some() { 0 } else { self.parts.room.available_permits() };
-        self.parts.board.write(changed, steps, running, self.credits.windows(room, now));
+        self.parts.board.write(changed, steps, running, self.credits.windows(room, now), now);
         self.parts.metrics.held.set(self.held.len() as i64);
         let Some(session) = &self.session else {
             // Nobody can be asked now; what is lost is offered again.

@@ -1,21 +1,18 @@
 //! Sessions: opened, heard and ended through one queue with a single active consumer (rules W5 to W10).
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use everstep_broker::{Consume, Incoming, QueueDeclaration, QueueKind, Settle};
-use everstep_engine::{Input, What, rows::Subject};
+use everstep_engine::{Input, What};
 use everstep_protocol::{
-    Epoch, InstanceUid, Millis, SessionId,
-    message::{CoordinatorItem, Heard, Heartbeat, HeldStep, OpenSession, Opened, SessionMessage, ToWorker},
+    Epoch, Millis, SessionId,
+    message::{CoordinatorItem, Heartbeat, OpenSession, Opened, SessionMessage, ToWorker},
     topology, wire,
 };
 use everstep_store::LeaseRow;
 
-use crate::{arrival::Arrival, sender::transient, shared::Shared};
+use super::heartbeats::{self, Known};
+use crate::{sender::transient, shared::Shared};
 
 const REFRESH: Duration = Duration::from_secs(1);
 
@@ -96,7 +93,7 @@ async fn declare(shared: &Shared, open: &OpenSession) {
 pub(crate) async fn run(shared: Arc<Shared>) -> Result<(), crate::Error> {
     let consume = Consume { queue: queue().into(), prefetch: shared.settings.session_prefetch };
     let mut consumer = shared.broker.consume(consume).await?;
-    let mut suspects = Suspects::default();
+    let mut known = Known::default();
     loop {
         let mut page = Page::default();
         page.add(&shared, consumer.next().await);
@@ -105,13 +102,9 @@ pub(crate) async fn run(shared: Arc<Shared>) -> Result<(), crate::Error> {
         {
             page.add(&shared, incoming);
         }
-        page.handle(&shared, &mut suspects).await;
+        page.handle(&shared, &mut known).await;
     }
 }
-
-/// Leases that a heartbeat did not name, with the number of the heartbeat that first did not.
-#[derive(Debug, Default)]
-struct Suspects(HashMap<SessionId, HashMap<LeaseRow, u64>>);
 
 /// Messages that are handled together.
 #[derive(Debug, Default)]
@@ -152,7 +145,7 @@ impl Page {
     }
 
     /// Handles the page. What the store does not take is not answered, and comes again with the next resend or heartbeat.
-    async fn handle(self, shared: &Arc<Shared>, suspects: &mut Suspects) {
+    async fn handle(self, shared: &Arc<Shared>, known: &mut Known) {
         if self.beat
             && let Err(error) = shared.store.beat(shared.id, gap(shared.settings.lease)).await
         {
@@ -162,11 +155,12 @@ impl Page {
             opened(shared, open).await;
         }
         if !self.heartbeats.is_empty() {
-            heard(shared, self.heartbeats, suspects).await;
+            heartbeats::heard(shared, self.heartbeats, known).await;
         }
         for session in self.goodbyes {
             goodbye(shared, session).await;
         }
+        known.forget_ended(shared);
         for settle in self.settles {
             settle.ack();
         }
@@ -196,112 +190,6 @@ async fn opened(shared: &Arc<Shared>, open: OpenSession) {
     answer(shared, session, inbox, vec![item]).await;
 }
 
-async fn heard(shared: &Arc<Shared>, heartbeats: Vec<Heartbeat>, suspects: &mut Suspects) {
-    let names: Vec<_> = heartbeats
-        .iter()
-        .map(|heartbeat| everstep_store::Heard { session: heartbeat.session, inbox: heartbeat.inbox.clone() })
-        .collect();
-    let held = match shared.store.heard(&names).await {
-        Ok(held) => held,
-        Err(error) => {
-            tracing::warn!(%error, "heartbeats were not noted; no lease runs meanwhile");
-            return;
-        }
-    };
-    for (heartbeat, leases) in heartbeats.into_iter().zip(held) {
-        let (session, inbox) = (heartbeat.session, heartbeat.inbox.clone());
-        let items = if let Some(leases) = leases {
-            if shared.session(session).is_none_or(|known| known.inbox != inbox) {
-                refresh(shared).await;
-            }
-            for credit in &heartbeat.credits {
-                if credit.coordinator == shared.id {
-                    shared.room().credit(session, credit.limit);
-                }
-            }
-            vec![CoordinatorItem::Heard(compare(shared, &heartbeat, &leases, suspects))]
-        } else {
-            suspects.0.remove(&session);
-            vec![CoordinatorItem::UnknownSession]
-        };
-        answer(shared, session, inbox, items).await;
-    }
-}
-
-/// Compares what a session says it holds with what the store says (rule W6). A lease that it lacks is granted again at its
-/// second heartbeat without it, and ended when it had that answer and still lacks it.
-fn compare(shared: &Shared, heartbeat: &Heartbeat, leases: &[LeaseRow], suspects: &mut Suspects) -> Heard {
-    let stored: HashMap<(InstanceUid, Subject), Epoch> =
-        leases.iter().map(|lease| ((lease.uid, lease.subject), lease.epoch)).collect();
-    let held: HashMap<(InstanceUid, Subject), Epoch> = heartbeat
-        .held
-        .iter()
-        .map(|held| ((held.instance, Subject::INSTANCE), held.epoch))
-        .chain(heartbeat.steps.iter().map(|step| ((step.instance, Subject::step(step.call)), step.epoch)))
-        .collect();
-    let known = suspects.0.entry(heartbeat.session).or_default();
-    let mut still = HashMap::new();
-    for lease in leases {
-        if held.get(&(lease.uid, lease.subject)) == Some(&lease.epoch) {
-            continue;
-        }
-        match known.get(lease) {
-            None => drop(still.insert(*lease, heartbeat.number)),
-            Some(first) if heartbeat.answered > *first => unconfirmed(shared, heartbeat.session, lease),
-            Some(first) => {
-                still.insert(*lease, *first);
-                grant_again(shared, heartbeat.session, lease);
-            }
-        }
-    }
-    *known = still;
-    let over = |key: &(InstanceUid, Subject), epoch: &Epoch| stored.get(key) != Some(epoch);
-    Heard {
-        number: heartbeat.number,
-        not_yours: heartbeat
-            .held
-            .iter()
-            .filter(|held| over(&(held.instance, Subject::INSTANCE), &held.epoch))
-            .map(|held| (held.instance, held.epoch))
-            .collect(),
-        steps_not_yours: heartbeat
-            .steps
-            .iter()
-            .filter(|step| over(&(step.instance, Subject::step(step.call)), &step.epoch))
-            .map(|step| HeldStep { ..*step })
-            .collect(),
-    }
-}
-
-/// A repeated claim is answered with the same grant.
-fn grant_again(shared: &Shared, session: SessionId, lease: &LeaseRow) {
-    let what = match lease.subject.call() {
-        None => What::Claim { session },
-        Some(call) => What::StepClaim { session, call },
-    };
-    shared.submit(Arrival::new(Input::On { instance: lease.uid, what }));
-}
-
-fn unconfirmed(shared: &Shared, session: SessionId, lease: &LeaseRow) {
-    let Some(open) = shared.session(session) else {
-        return;
-    };
-    tracing::warn!(%session, instance = %lease.uid, epoch = %lease.epoch, "a lease was never confirmed and is ended");
-    shared.metrics.leases_unconfirmed.inc();
-    submit_end(shared, &open, lease, Some(lease.epoch), false);
-}
-
-/// Ends one lease of a session.
-pub(crate) fn submit_end(
-    shared: &Shared,
-    open: &OpenSession,
-    lease: &LeaseRow,
-    epoch: Option<Epoch>,
-    counts: bool,
-) {
-    shared.submit(Arrival::new(end_input(open, lease, epoch, counts)));
-}
-
 /// The input that ends one lease of a session.
 pub(crate) fn end_input(open: &OpenSession, lease: &LeaseRow, epoch: Option<Epoch>, counts: bool) -> Input {
     let session = open.session;
@@ -327,7 +215,7 @@ async fn goodbye(shared: &Arc<Shared>, session: SessionId) {
 }
 
 /// Answers to the inbox that the message itself named.
-async fn answer(shared: &Shared, session: SessionId, inbox: String, items: Vec<CoordinatorItem>) {
+pub(super) async fn answer(shared: &Shared, session: SessionId, inbox: String, items: Vec<CoordinatorItem>) {
     if !inbox.starts_with(&topology::inbox(session)) {
         tracing::warn!(%session, "a session names an inbox that is not its own; it is not answered");
         return;

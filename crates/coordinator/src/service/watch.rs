@@ -45,7 +45,8 @@ async fn silent(shared: &Shared) -> Result<(), crate::Error> {
     Ok(())
 }
 
-/// Pings every inbox; one that is unroutable for long enough ends its session, but never within a lease after a gap.
+/// Pings every inbox; one that is unroutable for long enough ends its session. Not so within a lease after a gap, in which
+/// nobody could observe it, unless the session was heard since: then it was there after the gap.
 async fn gone(shared: &Shared, since: &mut HashMap<SessionId, Instant>) -> Result<(), crate::Error> {
     let live = shared.sessions();
     if live.is_empty() {
@@ -71,10 +72,10 @@ async fn gone(shared: &Shared, since: &mut HashMap<SessionId, Instant>) -> Resul
             over.push(open.session);
         }
     }
-    if over.is_empty() || !shared.store.settled(shared.settings.lease).await? {
+    if over.is_empty() {
         return Ok(());
     }
-    for session in over {
+    for session in shared.store.observed(&over, shared.settings.lease).await? {
         since.remove(&session);
         end(shared, session, "unroutable").await?;
     }

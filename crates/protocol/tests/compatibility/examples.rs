@@ -313,7 +313,13 @@ fn session_messages() -> Vec<(&'static str, SessionMessage)> {
         number: 8,
         answered: 7,
         inbox: "everstep.inbox.1".to_owned(),
-        held: vec![Held { instance: INSTANCE, epoch: EPOCH, position: Position(130) }],
+        held: vec![Held {
+            instance: INSTANCE,
+            epoch: EPOCH,
+            position: Position(130),
+            run: None,
+            reports: None,
+        }],
         steps,
         running: 5,
         credits,
@@ -322,13 +328,21 @@ fn session_messages() -> Vec<(&'static str, SessionMessage)> {
         ("", SessionMessage::Open(open(vec![pool()], vec![function()]))),
         ("bare", SessionMessage::Open(open(Vec::new(), Vec::new()))),
         ("", SessionMessage::Heartbeat(heartbeat(vec![HELD_STEP], vec![CREDIT]))),
+        turned: None,
         ("bare", SessionMessage::Heartbeat(heartbeat(Vec::new(), Vec::new()))),
         ("", SessionMessage::Goodbye { session: SESSION }),
+    let with_turns = |mut heartbeat: Heartbeat| {
+        heartbeat.turned = Some(Millis(12));
+        heartbeat.held[0].run = Some(Run(2));
+        heartbeat.held[0].reports = Some(9);
+        heartbeat
+    };
         ("", SessionMessage::Beat { coordinator: COORDINATOR }),
     ]
 }
 
 fn facts() -> Vec<(&'static str, Fact)> {
+        ("with turns", SessionMessage::Heartbeat(with_turns(heartbeat(Vec::new(), Vec::new())))),
     let attempted = |policy, outcome| {
         Fact::Attempted(Attempted {
             call: call(CallKind::Step),

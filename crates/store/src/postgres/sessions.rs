@@ -3,8 +3,8 @@
 use std::collections::{HashMap, HashSet};
 
 use async_trait::async_trait;
-use everstep_engine::rows::Subject;
-use everstep_protocol::{CoordinatorId, Epoch, Millis, SessionId, message::OpenSession};
+use everstep_engine::{account::Kept, rows::Subject};
+use everstep_protocol::{CoordinatorId, Epoch, Millis, Position, Run, SessionId, message::OpenSession};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
@@ -22,9 +22,7 @@ const HEARD: &str = include_str!("sql/session_heard.sql");
 const BEAT: &str = include_str!("sql/session_beat.sql");
 const SILENT: &str = include_str!("sql/session_silent.sql");
 const ORPHANS: &str = include_str!("sql/session_orphans.sql");
-const SETTLED: &str =
-    "SELECT open_since <= everstep_clock() - $1::bigint AND last_beat_at >= everstep_clock() - gap
-    FROM session_clock";
+const OBSERVED: &str = include_str!("sql/session_observed.sql");
 const LIVE: &str = "SELECT * FROM session WHERE ended_at IS NULL ORDER BY opened_at, id";
 const END: &str = "UPDATE session SET ended_at = everstep_clock(), counts = $2::boolean
     WHERE id = $1::uuid AND ended_at IS NULL";
@@ -48,7 +46,7 @@ impl Sessions for PostgresStore {
         Ok(self.execute("opening a session", OPEN, params).await? == 1)
     }
 
-    async fn heard(&self, heard: &[Heard]) -> Result<Vec<Option<Vec<LeaseRow>>>, Error> {
+    async fn heard(&self, heard: &[Heard]) -> Result<Vec<Option<Vec<Kept>>>, Error> {
         const DOING: &str = "noting heartbeats";
         if heard.is_empty() {
             return Ok(Vec::new());
@@ -84,13 +82,10 @@ impl Sessions for PostgresStore {
         .await
     }
 
-    async fn settled(&self, lease: Millis) -> Result<bool, Error> {
-        let rows = self
-            .read("reading the sessions' clock", SETTLED, params![micros(lease)], |row| {
-                Ok(row.try_get::<_, bool>(0)?)
-            })
-            .await?;
-        Ok(rows == [true])
+    async fn observed(&self, sessions: &[SessionId], lease: Millis) -> Result<Vec<SessionId>, Error> {
+        let ids: Vec<Uuid> = sessions.iter().map(|session| session.0).collect();
+        let doing = "looking for sessions that may end early";
+        self.read(doing, OBSERVED, params![ids, micros(lease)], |row| Ok(SessionId(row.try_get(0)?))).await
     }
 
     async fn end_session(&self, session: SessionId, counts: bool) -> Result<(), Error> {
@@ -111,11 +106,11 @@ impl Sessions for PostgresStore {
     }
 }
 
-/// The sessions that live, and the leases of each.
+/// The sessions that live, and the leases of each with what their heads say.
 async fn note_heard(
     client: &deadpool_postgres::Object,
     heard: &[Heard],
-) -> Result<(HashSet<Uuid>, HashMap<Uuid, Vec<LeaseRow>>), Fault> {
+) -> Result<(HashSet<Uuid>, HashMap<Uuid, Vec<Kept>>), Fault> {
     // Sorted, so that two coordinators lock them in one order; the last inbox of a session counts.
     let inboxes: std::collections::BTreeMap<Uuid, &str> =
         heard.iter().map(|heard| (heard.session.0, heard.inbox.as_str())).collect();
@@ -129,9 +124,17 @@ async fn note_heard(
     for row in &answers[0].rows {
         live.insert(row.try_get(0)?);
     }
-    let mut leases: HashMap<Uuid, Vec<LeaseRow>> = HashMap::new();
+    let mut leases: HashMap<Uuid, Vec<Kept>> = HashMap::new();
     for row in &answers[1].rows {
-        leases.entry(row.try_get(0)?).or_default().push(lease(row, 1, 2, 3)?);
+        let LeaseRow { uid, subject, epoch } = lease(row, 1, 2, 3)?;
+        leases.entry(row.try_get(0)?).or_default().push(Kept {
+            uid,
+            subject,
+            epoch,
+            run: Run(row.try_get::<_, i32>(4)? as u32),
+            position: Position(row.try_get::<_, i64>(5)? as u64),
+            reports: row.try_get::<_, i64>(6)? as u64,
+        });
     }
     Ok((live, leases))
 }

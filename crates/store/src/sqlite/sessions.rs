@@ -1,8 +1,10 @@
 //! Live worker processes, and the leases that ended ones still hold.
 
 use async_trait::async_trait;
-use everstep_engine::rows::Subject;
-use everstep_protocol::{CoordinatorId, Epoch, Millis, SessionId, Timestamp, message::OpenSession, wire};
+use everstep_engine::{account::Kept, rows::Subject};
+use everstep_protocol::{
+    CoordinatorId, Epoch, Millis, Position, Run, SessionId, Timestamp, message::OpenSession, wire,
+};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::{SqliteStore, column, fault};
@@ -12,7 +14,8 @@ const FIND: &str = "SELECT ended_at IS NOT NULL FROM session WHERE session = ?1"
 const INSERT: &str =
     "INSERT INTO session (session, inbox, opened_at, heard_at, open) VALUES (?1, ?2, ?3, ?3, ?4)";
 const HEARD: &str = "UPDATE session SET heard_at = ?2, inbox = ?3 WHERE session = ?1 AND ended_at IS NULL";
-const HELD: &str = "SELECT uid, subject, epoch FROM lease WHERE session = ?1";
+const HELD: &str = "SELECT lease.uid, subject, lease.epoch, run, position, reports
+    FROM lease CROSS JOIN instance ON instance.uid = lease.uid WHERE session = ?1";
 const BEAT: &str = "INSERT INTO session_clock (one, open_since, last_beat_at, gap) VALUES (1, ?1, ?1, ?2)
     ON CONFLICT (one) DO UPDATE SET gap = excluded.gap, last_beat_at = excluded.last_beat_at,
     open_since = iif(excluded.last_beat_at - last_beat_at > excluded.gap * 1000, excluded.last_beat_at, open_since)";
@@ -21,8 +24,9 @@ const LIVE: &str =
 const SILENT: &str = "SELECT session FROM session, session_clock
     WHERE ended_at IS NULL AND heard_at <= ?1 AND open_since <= ?1 AND last_beat_at >= ?2 - 1000 * gap
     ORDER BY session";
-const SETTLED: &str =
-    "SELECT 1 FROM session_clock WHERE open_since <= ?1 AND last_beat_at >= ?2 - 1000 * gap";
+const OBSERVED: &str = "SELECT 1 FROM session, session_clock
+    WHERE session = ?1 AND ended_at IS NULL AND last_beat_at >= ?3 - 1000 * gap
+    AND (open_since <= ?2 OR heard_at > open_since)";
 const END: &str = "UPDATE session SET ended_at = ?2, counts = ?3 WHERE session = ?1 AND ended_at IS NULL";
 const END_ALL: &str = "UPDATE session SET ended_at = ?1, counts = 1 WHERE ended_at IS NULL";
 const ORPHANS: &str = "SELECT lease.uid, subject, epoch, inbox, open, counts
@@ -37,7 +41,7 @@ impl Sessions for SqliteStore {
         self.writer.write("opening a session", work).await
     }
 
-    async fn heard(&self, heard: &[Heard]) -> Result<Vec<Option<Vec<LeaseRow>>>, Error> {
+    async fn heard(&self, heard: &[Heard]) -> Result<Vec<Option<Vec<Kept>>>, Error> {
         let heard = heard.to_vec();
         let work = move |connection: &Connection, now: Timestamp| {
             let mut statement = connection.prepare_cached(HEARD)?;
@@ -79,12 +83,20 @@ impl Sessions for SqliteStore {
         self.reader.read("looking for silent sessions", work).await
     }
 
-    async fn settled(&self, lease: Millis) -> Result<bool, Error> {
-        let now = self.clock.now();
+    async fn observed(&self, sessions: &[SessionId], lease: Millis) -> Result<Vec<SessionId>, Error> {
+        let (now, sessions) = (self.clock.now(), sessions.to_vec());
         let work = move |connection: &Connection| {
-            Ok(connection.prepare_cached(SETTLED)?.exists([now.minus(lease).0, now.0])?)
+            let mut statement = connection.prepare_cached(OBSERVED)?;
+            let mut observed = Vec::new();
+            for session in sessions {
+                if statement.exists(params![session.0.as_bytes(), now.minus(lease).0, now.0])? {
+                    observed.push(session);
+                }
+            }
+            observed.sort_unstable();
+            Ok(observed)
         };
-        self.reader.read("looking whether the way is open", work).await
+        self.reader.read("looking for sessions that may end early", work).await
     }
 
     async fn end_session(&self, session: SessionId, counts: bool) -> Result<(), Error> {
@@ -153,11 +165,13 @@ pub(super) fn open(row: &Row<'_>, column: usize) -> fault::Result<OpenSession> {
     Ok(open)
 }
 
-fn leases(statement: &mut rusqlite::Statement<'_>, session: SessionId) -> fault::Result<Vec<LeaseRow>> {
+fn leases(statement: &mut rusqlite::Statement<'_>, session: SessionId) -> fault::Result<Vec<Kept>> {
     let mut rows = statement.query([session.0.as_bytes()])?;
     let mut leases = Vec::new();
     while let Some(row) = rows.next()? {
-        leases.push(lease(row)?);
+        let LeaseRow { uid, subject, epoch } = lease(row)?;
+        let (run, position, reports) = (row.get(3)?, column::count(row, 4)?, column::count(row, 5)?);
+        leases.push(Kept { uid, subject, epoch, run: Run(run), position: Position(position), reports });
     }
     Ok(leases)
 }

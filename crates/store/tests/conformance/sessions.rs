@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
-use everstep_engine::rows::Subject;
-use everstep_protocol::{CoordinatorId, Millis, SessionId, message::OpenSession};
-use everstep_store::{Heard, LeaseRow, Store};
+use everstep_engine::{Answer, account::Kept, rows::Subject};
+use everstep_protocol::{
+    CoordinatorId, Millis, Position, Run, SessionId,
+    message::{OpenSession, Then},
+};
+use everstep_store::{Heard, Store};
 
-use super::scene::{Scene, epoch, open_session};
+use super::scene::{Reporting, Scene, epoch, open_session, step, succeeded};
 
 fn heard(session: SessionId) -> Heard {
     Heard { session, inbox: "inbox-2".to_owned() }
@@ -28,7 +31,7 @@ pub(crate) async fn w10_a_session_that_has_ended_never_comes_back(store: Arc<dyn
     store.end_session(SessionId::generate(), true).await.unwrap();
 }
 
-pub(crate) async fn heartbeats_name_the_leases(store: Arc<dyn Store>) {
+pub(crate) async fn w06_heartbeats_find_the_leases_and_how_far_their_heads_are(store: Arc<dyn Store>) {
     let scene = Scene::new(Arc::clone(&store));
     let (holder, idle, unknown) = (SessionId::generate(), SessionId::generate(), SessionId::generate());
     for session in [holder, idle] {
@@ -42,8 +45,20 @@ pub(crate) async fn heartbeats_name_the_leases(store: Arc<dyn Store>) {
     assert_eq!((answers.len(), &answers[0], &answers[2]), (4, &None, &Some(Vec::new())));
     let mut leases = answers.remove(1).unwrap();
     leases.sort_by_key(|lease| lease.uid);
-    let lease = |uid| LeaseRow { uid, subject: Subject::INSTANCE, epoch: epoch(1) };
+    let lease = |uid| Kept {
+        uid,
+        subject: Subject::INSTANCE,
+        epoch: epoch(1),
+        run: Run(1),
+        position: Position(1),
+        reports: 0,
+    };
     assert_eq!(leases, [lease(one), lease(two)]);
+    let report = Reporting::of(&scene.head(two).await, holder).result(succeeded(&step("a"), "1"));
+    assert_eq!(scene.on(two, report.then(Then::Continue)).await, Answer::Taken);
+    let mut leases = store.heard(&[heard(holder)]).await.unwrap().remove(0).unwrap();
+    leases.sort_by_key(|lease| lease.uid);
+    assert_eq!(leases, [lease(one), Kept { position: Position(2), reports: 1, ..lease(two) }]);
     for session in store.sessions().await.unwrap() {
         let earlier = before.iter().find(|other| other.open.session == session.open.session).unwrap();
         assert!(session.heard_at > earlier.heard_at && session.opened_at == earlier.opened_at);
@@ -57,39 +72,66 @@ pub(crate) async fn w08_silence_counts_only_while_it_could_be_heard(store: Arc<d
     let (none, long) = (Millis(0), Millis(3_600_000));
     store.open_session(&open_session(session)).await.unwrap();
     assert!(store.silent(none).await.unwrap().is_empty(), "no heartbeat has come the way yet");
-    assert!(!store.settled(none).await.unwrap());
 
     store.beat(me, long).await.unwrap();
     assert_eq!(store.silent(none).await.unwrap(), [session]);
-    assert!(store.settled(none).await.unwrap());
     assert!(store.silent(long).await.unwrap().is_empty());
-    assert!(!store.settled(long).await.unwrap(), "the way has not been open for that long");
 
     // Beats that keep coming do not open the way anew: what was open for a time is still open for it.
     let open_for = Millis(20);
-    while !store.settled(open_for).await.unwrap() {
+    while store.silent(open_for).await.unwrap().is_empty() {
         store.beat(me, long).await.unwrap();
     }
-    assert_eq!(store.silent(open_for).await.unwrap(), [session]);
     // A gap gives every session a full lease from its end on, even one that was silent before.
     tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     store.beat(me, Millis(1)).await.unwrap();
-    assert!(!store.settled(long).await.unwrap());
     assert!(store.silent(long).await.unwrap().is_empty());
     store.beat(me, long).await.unwrap();
-    let fresh = Millis(5_000);
-    assert!(!store.settled(fresh).await.unwrap() && store.silent(fresh).await.unwrap().is_empty());
-    // Nothing is silent or settled once the beats themselves are late by more than the gap.
+    assert!(store.silent(Millis(5_000)).await.unwrap().is_empty());
+    // Nothing is silent once the beats themselves are late by more than the gap.
     let gap = Millis(150);
     store.beat(me, gap).await.unwrap();
-    assert!(store.settled(none).await.unwrap());
     assert_eq!(store.silent(none).await.unwrap(), [session]);
     tokio::time::sleep(std::time::Duration::from_millis(200)).await;
-    assert!(!store.settled(none).await.unwrap());
     assert!(store.silent(none).await.unwrap().is_empty());
     store.beat(me, long).await.unwrap();
     store.end_session(session, true).await.unwrap();
     assert!(store.silent(none).await.unwrap().is_empty());
+}
+
+pub(crate) async fn w09_after_a_gap_only_what_was_heard_since_ends_early(store: Arc<dyn Store>) {
+    let (away, back, ended) = (SessionId::generate(), SessionId::generate(), SessionId::generate());
+    let (all, me) = ([away, back, ended, SessionId::generate()], CoordinatorId::generate());
+    let (none, long) = (Millis(0), Millis(3_600_000));
+    let observed = async |lease| store.observed(&all, lease).await.unwrap();
+    for session in [away, back, ended] {
+        store.open_session(&open_session(session)).await.unwrap();
+    }
+    store.end_session(ended, true).await.unwrap();
+    assert!(observed(none).await.is_empty(), "nothing has come the way yet");
+    let mut both = vec![away, back];
+    both.sort_unstable();
+
+    // The way opens: a coordinator begins, or comes back after a gap.
+    store.beat(me, long).await.unwrap();
+    assert_eq!(observed(none).await, both, "a lease has passed since");
+    assert!(observed(long).await.is_empty(), "neither was heard since");
+    store.heard(&[heard(back)]).await.unwrap();
+    assert_eq!(observed(long).await, [back]);
+    store.open_session(&open_session(away)).await.unwrap();
+    assert_eq!(observed(long).await, both, "it has registered its new inbox");
+    assert_eq!(store.observed(&[away], long).await.unwrap(), [away], "only those that were asked for");
+
+    tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    store.beat(me, Millis(1)).await.unwrap();
+    store.beat(me, long).await.unwrap();
+    assert!(observed(long).await.is_empty(), "a gap begins it anew");
+    store.heard(&[heard(back)]).await.unwrap();
+    // While nothing comes the way, no inbox that is missing means anything.
+    store.beat(me, Millis(150)).await.unwrap();
+    assert_eq!(observed(long).await, [back]);
+    tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    assert!(observed(long).await.is_empty() && observed(none).await.is_empty());
 }
 
 pub(crate) async fn leases_of_ended_sessions_are_orphans(store: Arc<dyn Store>) {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use everstep::{Error, Registry, Retry, Step, Workflow, embedded::Embedded};
 use everstep_protocol::{
-    Attempt, Call, CallKind, CallName, Epoch, Fingerprint, Millis, Payload, Position, StepKey,
+    Attempt, Call, CallKind, CallName, CoordinatorId, Epoch, Fingerprint, Millis, Payload, Position, StepKey,
     journal::{Fact, Outcome},
     message::{
         AttemptEnd, AttemptOutcome, CoordinatorItem, FenceReason, Grant, Held, Report, Taken, Then,
@@ -34,11 +34,14 @@ fn work(log: &Log, gate: &Gate, place: &'static str) -> Registry {
     })
 }
 
-/// Waits until an unroutable inbox may end a session early: a lease after the way was opened (rule W9).
+/// Waits until an unroutable inbox may end every session early: they were heard since the way was opened (rule W9).
 async fn settled(world: &World, lease: Millis) {
     world
-        .eventually("the way is settled", async || {
-            world.store().settled(lease).await.expect("the store answers")
+        .eventually("every session was heard", async || {
+            let sessions = world.store().sessions().await.expect("the store answers");
+            let sessions: Vec<_> = sessions.into_iter().map(|session| session.open.session).collect();
+            let observed = world.store().observed(&sessions, lease).await.expect("the store answers");
+            !observed.is_empty() && observed.len() == sessions.len()
         })
         .await;
 }
@@ -70,7 +73,13 @@ fn report(grant: &Grant, number: u64, output: &str) -> WorkerItem {
 }
 
 fn held(grant: &Grant) -> Held {
-    Held { instance: grant.instance, epoch: grant.epoch, position: grant.last }
+    Held {
+        instance: grant.instance,
+        epoch: grant.epoch,
+        position: grant.last,
+        run: Some(grant.run),
+        reports: Some(grant.reports),
+    }
 }
 
 on_both! {
@@ -165,6 +174,100 @@ on_both! {
         assert!(matches!(answer, CoordinatorItem::Heard(heard) if heard.not_yours == [(uid, first.epoch)]), "it is told what it no longer owns");
     }
 
+    async fn w06_the_answer_to_a_heartbeat_gives_what_the_holder_lacks(setup) {
+        let world = setup.start().await;
+        world.begin("work", "one", &()).await;
+        let uid = world.view("work", "one").await.expect("it exists").uid;
+        let mut stub = world.stub("work").await;
+        let grant = stub.open_claim(uid).await.expect("nobody holds it");
+        stub.report(report(&grant, 1, "good")).await;
+        stub.until("an ack", |item| if let CoordinatorItem::Ack(ack) = item { Some(*ack) } else { None }).await;
+        // By its heartbeat neither the ack nor anything else has come.
+        stub.beat_only(&[held(&grant)]).await;
+        let (mut acked, mut came) = (None, None);
+        while acked.is_none() || came.is_none() {
+            let item = stub.until("what it lacks", |item| match item {
+                CoordinatorItem::Ack(_) | CoordinatorItem::Entries(_) => Some(item.clone()),
+                _ => None,
+            }).await;
+            match item {
+                CoordinatorItem::Ack(ack) => acked = Some(ack),
+                CoordinatorItem::Entries(entries) => came = Some(entries),
+                _ => {}
+            }
+        }
+        let (acked, came) = (acked.expect("it came"), came.expect("it came"));
+        assert_eq!((acked.epoch, acked.number, acked.taken, acked.after), (grant.epoch, 1, Taken::Before, Position(2)));
+        assert_eq!((came.instance, came.epoch, came.last), (uid, grant.epoch, Position(2)));
+        assert_eq!(came.entries, world.journal("work", "one").await[1..]);
+        // With everything there, nothing is sent but the answer.
+        let up_to_date = Held { position: Position(2), reports: Some(1), ..held(&grant) };
+        for _ in 0..2 {
+            stub.beat_only(&[up_to_date]).await;
+            let item = stub.until("an item", |item| Some(item.clone())).await;
+            assert!(matches!(item, CoordinatorItem::Heard(_)), "{item:?}");
+        }
+    }
+
+    async fn w06_entries_whose_push_was_lost_come_with_the_next_heartbeat(setup) {
+        let (log, gate) = (Log::new(), Gate::closed());
+        let (told, held) = (log.clone(), gate.clone());
+        let registry = Registry::new().workflow_fn("race", move |cx: Workflow, (): ()| {
+            let (log, gate) = (told.clone(), held.clone());
+            async move {
+                let step = cx.step("work", (), move |_: Step, (): ()| {
+                    let (log, gate) = (log.clone(), gate.clone());
+                    async move {
+                        log.push("runs");
+                        gate.pass().await;
+                        Ok::<_, Error>(())
+                    }
+                });
+                let nap = cx.sleep("nap", Duration::from_millis(1_500));
+                futures::future::select(nap, step).await;
+                Ok::<_, Error>(())
+            }
+        });
+        let setup = setup.coordinator(|settings| {
+            settings.lease = Millis(20_000);
+            settings.unroutable = Millis(15_000);
+        });
+        let world = setup.serve(registry).await;
+        world.begin("race", "one", &()).await;
+        log.reached("runs", 1).await;
+        world.eventually("the sleep is opened", async || world.opened("race", "one").await.len() == 1).await;
+        // With the connection goes the inbox, and what is sent to it meanwhile.
+        world.worker_way(0, Way::Cut);
+        world.eventually("the sleep is over", async || {
+            world.journal("race", "one").await.iter().any(|entry| matches!(entry.fact, Fact::Fired { .. }))
+        }).await;
+        world.worker_way(0, Way::Open);
+        // Its step still runs, and nothing else happens to it.
+        assert_eq!(world.end("race", "one").await.status, "complete");
+        assert_eq!(log.count("runs"), 1, "the same lease went on");
+    }
+
+    async fn w12_a_work_loop_that_stands_still_is_seen(setup) {
+        let world = setup.start().await;
+        let mut stub = world.stub("work").await;
+        stub.open().await;
+        let still = || {
+            let families = world.handle().metrics().gather();
+            let family = families.iter().find(|family| family.name() == "everstep_sessions_standing_still");
+            family.expect("it is counted").get_metric()[0].get_gauge().get_value()
+        };
+        let seen = async |wanted: f64| {
+            world.eventually("the metric follows", async || (still() - wanted).abs() < 0.5).await;
+        };
+        for (turned, wanted) in [(60_000, 1.0), (200, 0.0), (6_000, 1.0)] {
+            stub.turned = Millis(turned);
+            stub.beat(&[], 0).await;
+            seen(wanted).await;
+        }
+        world.store().end_session(stub.session, true).await.expect("the store answers");
+        seen(0.0).await;
+    }
+
     async fn w10_an_ended_session_never_comes_back_and_its_worker_opens_a_new_one(setup) {
         let (log, gate) = (Log::new(), Gate::closed());
         let world = setup.serve(work(&log, &gate, "here")).await;
@@ -216,7 +319,8 @@ on_both! {
 
     async fn w09_the_work_of_a_dead_worker_goes_on_long_before_its_lease_ends(setup) {
         let (log, gate) = (Log::new(), Gate::closed());
-        let lease = Millis(6_000);
+        // All of this is within the first lease after the coordinator began: the worker was heard since.
+        let lease = Millis(60_000);
         let setup = setup.coordinator(|settings| settings.lease = lease);
         let mut world = setup.serve(work(&log, &gate, "first")).await;
         world.begin("work", "one", &()).await;
@@ -228,7 +332,7 @@ on_both! {
         world.add_worker(work(&log, &gate, "second")).await;
         log.reached("second", 1).await;
         let healed = crashed.elapsed();
-        assert!(healed < Duration::from_millis(4_500), "healed after {healed:?}, the lease is 6 s");
+        assert!(healed < Duration::from_millis(4_500), "healed after {healed:?}, the lease is {lease:?}");
         println!("w09 {:?}: healed after {healed:?}", world.kind());
         assert_eq!(world.end("work", "one").await.output::<String>(), "second");
     }
@@ -415,6 +519,31 @@ on_both! {
         let counted: Vec<_> = world.journal("blocks", "one").await.iter().filter_map(|entry| if let Fact::Lost(lost) = &entry.fact { Some(lost.counts) } else { None }).collect();
         assert!(counted.len() <= 1, "{counted:?}");
     }
+}
+
+/// A worker that nobody has heard since a gap has its whole lease to come back, though its inbox cannot be reached.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn w09_a_worker_that_was_not_heard_after_a_gap_keeps_its_whole_lease() {
+    let (log, gate) = (Log::new(), Gate::closed());
+    let lease = Millis(5_000);
+    let setup = everstep_system_tests::Setup::new(everstep_system_tests::Kind::Fleet)
+        .coordinator(|settings| settings.lease = lease);
+    let mut world = setup.serve(work(&log, &gate, "first")).await;
+    world.begin("work", "one", &()).await;
+    log.reached("first", 1).await;
+    world.crash_coordinator(0).await;
+    world.crash_worker(0).await;
+    // What it said before was not heard, and then for a while nobody could have heard anything.
+    world.purge_those(&["everstep.sessions"]);
+    world.store().beat(CoordinatorId::generate(), Millis(1)).await.expect("the store answers");
+    let gap = Instant::now();
+    gate.open();
+    world.add_coordinator().await;
+    world.add_worker(work(&log, &gate, "second")).await;
+    log.reached("second", 1).await;
+    let healed = gap.elapsed();
+    assert!(healed >= lease.to_std(), "healed after {healed:?}, within the lease");
+    assert_eq!(world.end("work", "one").await.output::<String>(), "second");
 }
 
 /// The report of a result waits in the queue while no coordinator runs; purged, it is sent again.

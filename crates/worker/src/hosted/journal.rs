@@ -107,7 +107,7 @@ impl Journal {
     }
 
     /// The last position up to which nothing is missing.
-    fn have(&self, fed: Position) -> Position {
+    pub(super) fn have(&self, fed: Position) -> Position {
         let mut have = fed;
         for position in self.waiting.range(fed.next()..).map(|(position, _)| *position) {
             if position != have.next() {

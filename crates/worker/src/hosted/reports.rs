@@ -52,6 +52,11 @@ impl Reports {
         self.next
     }
 
+    /// The number of the last report that was answered, as were all before it.
+    pub(super) fn answered(&self) -> u64 {
+        self.unanswered.front().map_or(self.next, |first| first.number).saturating_sub(1)
+    }
+
     /// Keeps a report that is sent now.
     pub(super) fn push(&mut self, report: Report, now: Instant) {
         if self.unanswered.is_empty() {

@@ -46,6 +46,8 @@ pub struct State {
     pub goodbyes: usize,
     pub given_back: Vec<InstanceUid>,
     pub heartbeats: usize,
+    /// How long ago the work loop had come round, by each heartbeat.
+    pub turned: Vec<Millis>,
     /// Answers nothing.
     pub deaf: bool,
     offered_at: Instant,
@@ -64,6 +66,7 @@ impl Hub {
             goodbyes: 0,
             given_back: Vec::new(),
             heartbeats: 0,
+            turned: Vec::new(),
             deaf: false,
             offered_at: Instant::now(),
         };
@@ -184,6 +187,7 @@ impl State {
             }
             SessionMessage::Heartbeat(heartbeat) => {
                 self.heartbeats += 1;
+                self.turned.extend(heartbeat.turned);
                 let session = heartbeat.session;
                 if !self.sessions.contains_key(&session) {
                     let item = CoordinatorItem::UnknownSession;

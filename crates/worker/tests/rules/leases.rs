@@ -109,6 +109,35 @@ fn w01_reports_that_overtake_each_other_are_taken_in_order() {
 }
 
 #[test]
+fn w06_a_heartbeat_says_what_has_come_and_what_was_answered() {
+    let mut rig = Rig::new(fan(2, &Log::default()));
+    rig.claim();
+    rig.receive();
+    let held = |rig: &Rig| {
+        let held = rig.hosted.as_ref().unwrap().held();
+        assert_eq!((held.instance, held.epoch.0, held.run.unwrap().0), (rig.uid, 1, 1));
+        (held.position.0, held.reports.unwrap())
+    };
+    assert_eq!(held(&rig), (1, 0), "what has come counts, fed or not");
+    rig.exchange();
+    for _ in 0..2 {
+        rig.attempt();
+        rig.turn();
+    }
+    rig.flush();
+    assert_eq!(held(&rig), (1, 0), "both are recorded, and it does not know");
+    let second = rig.inbox.pop_back().unwrap();
+    let first = rig.inbox.pop_back().unwrap();
+    rig.take(second);
+    rig.turn();
+    assert_eq!(held(&rig), (1, 0), "what is behind a gap does not count");
+    rig.take(first);
+    rig.turn();
+    assert_eq!(held(&rig).0, 3);
+    assert!(held(&rig).1 >= 1);
+}
+
+#[test]
 fn w01_acks_that_overtake_each_other_are_fed_by_position() {
     let log = Log::default();
     let mut rig = Rig::new(fan(3, &log));

@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use everstep_protocol::journal::End;
+use everstep_protocol::{Millis, journal::End};
 use everstep_sdk::{Error, FailureKind, Registry, Retry, Step, Workflow};
 use everstep_worker::Error as WorkerError;
 
 use crate::{
-    hub::{HEARTBEAT, Hub, Running},
+    hub::{HEARTBEAT, Hub, Running, State},
     rig::Log,
 };
 
@@ -207,6 +207,28 @@ async fn w12_heartbeats_go_on_while_steps_and_bodies_block() {
     let beats = hub.lock().heartbeats - before;
     let expected = begin.elapsed().as_millis() / HEARTBEAT.as_millis();
     assert!(beats as u128 + 3 >= expected, "{beats} of {expected}");
+    worker.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn w12_heartbeats_say_whether_the_work_loop_turns() {
+    let hub = Hub::start();
+    let registry = Registry::new().workflow_fn("w", |_: Workflow, (): ()| async move {
+        std::future::ready(()).await;
+        std::thread::sleep(Duration::from_millis(2_500));
+        Ok::<_, Error>(())
+    });
+    let worker = Running::start(&hub, registry, |_| {});
+    let said = |state: &mut State| std::mem::take(&mut state.turned);
+    // With nothing to do it comes round each second.
+    let idle = hub.until(|state| (state.turned.len() > 20).then(|| said(state))).await;
+    assert!(idle.iter().all(|turned| *turned < Millis(1_500)), "{idle:?}");
+    let instance = hub.create(());
+    hub.end(instance).await;
+    let blocked = said(&mut hub.lock());
+    assert!(blocked.iter().any(|turned| *turned > Millis(2_000)), "{blocked:?}");
+    let after = hub.until(|state| (state.turned.len() > 3).then(|| said(state))).await;
+    assert!(after.last().is_some_and(|turned| *turned < Millis(1_500)), "{after:?}");
     worker.stop().await.unwrap();
 }
 
