@@ -203,4 +203,5 @@ CREATE TABLE rejected (
 
 CREATE UNIQUE INDEX rejected_message ON rejected (namespace, app_id, message_id)
     WHERE message_id IS NOT NULL;
-CREATE INDEX rejected_namespace ON rejected (namespace, number);
+-- With what their sizes are summed from, so that measuring reads no record.
+CREATE INDEX rejected_namespace ON rejected (namespace, number, body_bytes);

@@ -13,11 +13,13 @@
 //! | dispatch | offers what waits in the store | 0.5 s | duty `dispatch` |
 //! | outbox | publishes lifecycle messages, and again what was not confirmed | as it comes, 5 s | every coordinator, duty `outbox` |
 //! | rejections | records what can never be accepted | as it comes | every coordinator |
+//! | measure | measures what rejected records take, and stops the intake of a namespace at the bound | 5 s | every coordinator |
 //! | clean | deletes what is past its time | 60 s | duty `clean` |
 //!
 //! What it does not do: no rule about instances stands here, they are the engine's; no SQL, no AMQP.
 
 mod arrival;
+mod bound;
 mod coordinator;
 mod error;
 mod handle;

@@ -1,7 +1,7 @@
 //! What a coordinator counts. Labels are bounded: never an id, never a text from outside.
 
 use prometheus::{
-    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
+    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
     core::Collector,
 };
 
@@ -19,6 +19,8 @@ pub(crate) struct Metrics {
     pub(crate) unreadable: IntCounterVec,
     pub(crate) set_aside: IntCounter,
     pub(crate) rejected: IntCounterVec,
+    pub(crate) rejected_bytes: IntGaugeVec,
+    pub(crate) intake_stopped: IntGaugeVec,
     pub(crate) sessions: IntGauge,
     pub(crate) sessions_ended: IntCounterVec,
     pub(crate) timer_lateness: HistogramVec,
@@ -34,6 +36,9 @@ impl Metrics {
         let sizes = vec![1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 256.0];
         let vec = |name: &str, help: &str, label: &str| {
             keep(&registry, IntCounterVec::new(Opts::new(name, help), &[label]))
+        };
+        let gauges = |name: &str, help: &str, label: &str| {
+            keep(&registry, IntGaugeVec::new(Opts::new(name, help), &[label]))
         };
         let histogram = |name: &str, help: &str, buckets: Vec<f64>| {
             keep(&registry, Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets)))
@@ -73,6 +78,16 @@ impl Metrics {
                 "everstep_starts_rejected_total",
                 "Starts that can never be accepted, by code.",
                 "code",
+            ),
+            rejected_bytes: gauges(
+                "everstep_rejected_bytes",
+                "Bytes that the records of rejected messages take, by namespace of the settings.",
+                "namespace",
+            ),
+            intake_stopped: gauges(
+                "everstep_intake_stopped",
+                "1 if starts stay in the queue because rejected records have reached their bound.",
+                "namespace",
             ),
             sessions: keep(
                 &registry,

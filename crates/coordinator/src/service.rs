@@ -6,6 +6,7 @@ pub(crate) mod duties;
 mod heartbeats;
 pub(crate) mod intake;
 mod loops;
+pub(crate) mod measure;
 pub(crate) mod outbox;
 pub(crate) mod rejections;
 pub(crate) mod sessions;

@@ -21,6 +21,9 @@ pub struct Settings {
     pub report_prefetch: u16,
     /// Unsettled start messages under way here, per namespace. Default 500.
     pub start_prefetch: u16,
+    /// Bytes that the records of rejected messages may take, for each namespace. At the bound its starts stay in the queue.
+    /// Default 1 GiB.
+    pub rejected_bytes: u64,
     /// Unsettled messages of the sessions queue under way here. Default 100.
     pub session_prefetch: u16,
     /// Tasks offered on one queue at once. Default 1,000.
@@ -51,6 +54,7 @@ impl Default for Settings {
             report_queues: 4,
             report_prefetch: 200,
             start_prefetch: 500,
+            rejected_bytes: 1 << 30,
             session_prefetch: 100,
             window: 1_000,
             offer_again: Millis(5_000),
@@ -83,6 +87,7 @@ impl Settings {
         check((1..=64).contains(&self.report_queues), "report_queues must be 1 to 64");
         check(self.report_prefetch > 0, "report_prefetch must be more than zero");
         check(self.start_prefetch > 0, "start_prefetch must be more than zero");
+        check(self.rejected_bytes > 0, "rejected_bytes must be more than zero");
         check(self.session_prefetch > 0, "session_prefetch must be more than zero");
         check(self.window > 0, "window must be more than zero");
         check((1..=10_000).contains(&self.batch), "batch must be 1 to 10000");

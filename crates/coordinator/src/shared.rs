@@ -20,6 +20,7 @@ use tokio::sync::{Notify, mpsc};
 
 use crate::{
     arrival::{Arrival, Share},
+    bound::Bound,
     metrics::Metrics,
     settings::Settings,
 };
@@ -34,6 +35,7 @@ pub(crate) struct Shared {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) broker: Arc<dyn Broker>,
     pub(crate) metrics: Metrics,
+    pub(crate) bound: Bound,
     pub(crate) arrivals: mpsc::UnboundedSender<Arrival>,
     pub(crate) lifecycles: mpsc::UnboundedSender<Lifecycle>,
     pub(crate) rejections: mpsc::UnboundedSender<Rejection>,
@@ -104,6 +106,8 @@ impl Shared {
         let began = Instant::now();
         let mut room = Room::default();
         room.set_backlog(settings.window, HashSet::new(), HashSet::new());
+        let metrics = Metrics::new();
+        let bound = Bound::new(settings.rejected_bytes, metrics.clone());
         let shared = Self {
             id: CoordinatorId::generate(),
             incarnation,
@@ -111,7 +115,8 @@ impl Shared {
             settings,
             store,
             broker,
-            metrics: Metrics::new(),
+            metrics,
+            bound,
             arrivals,
             lifecycles,
             rejections,

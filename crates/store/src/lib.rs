@@ -242,6 +242,17 @@ pub struct Rejected {
     pub decided: Option<(WorkflowName, Decided)>,
 }
 
+/// The most of a rejected message's body that is kept.
+pub(crate) const BODY_BYTES_MAX: u64 = 1 << 20;
+/// What a record has around its body, at most about.
+pub(crate) const RECORD_BYTES: u64 = 1 << 10;
+
+/// About what the record of a message with a body of this length takes.
+#[must_use]
+pub const fn record_bytes(body_bytes: u64) -> u64 {
+    RECORD_BYTES + if body_bytes < BODY_BYTES_MAX { body_bytes } else { BODY_BYTES_MAX }
+}
+
 /// The name that a producer gave its message: one record per namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct MessageName {
@@ -262,6 +273,9 @@ pub trait Records: Send + Sync + std::fmt::Debug + 'static {
 
     /// Records rejected messages, once per namespace, application id and message id.
     async fn reject(&self, rejected: &[Rejected]) -> Result<(), Error>;
+
+    /// What the records of each of these namespaces take, in order: the sum of their [`record_bytes`] (rule W17).
+    async fn rejected_bytes(&self, namespaces: &[Namespace]) -> Result<Vec<u64>, Error>;
 
     /// Deletes what is past its time, at most `limit` rows a table: message decisions that met no instance after 7 days
     /// (the others last as long as their instance, rule P27), rejected records after 30, ended sessions without leases after

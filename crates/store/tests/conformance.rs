@@ -103,6 +103,7 @@ suites! {
         the_outbox_keeps_a_message_until_it_is_sent,
         w17_a_message_is_rejected_once,
         w17_a_message_without_a_workflow_is_rejected_once,
+        w17_what_records_take_is_measured_by_namespace,
         rejected_bodies_need_not_be_text,
         a_young_record_is_not_cleaned,
     },

@@ -230,6 +230,11 @@ impl World {
         self.coordinators.len() - 1
     }
 
+    /// Changes the settings of coordinators that are added from now on.
+    pub fn change_coordinators(&mut self, change: impl FnOnce(&mut CoordinatorSettings)) {
+        change(&mut self.setup.coordinator);
+    }
+
     /// One worker more; gives its number.
     pub async fn add_worker(&mut self, registry: Registry) -> usize {
         self.add_worker_with(registry, |_| {}).await

@@ -28,7 +28,9 @@ const REASON_BYTES: usize = 1 << 10;
 pub(crate) async fn run(shared: Arc<Shared>, mut rejections: mpsc::UnboundedReceiver<Rejection>) {
     let mut batch = Vec::new();
     while rejections.recv_many(&mut batch, PAGE).await > 0 {
-        record(&shared, batch.iter().map(|rejection| rejection.record.clone()).collect()).await;
+        let records: Vec<_> = batch.iter().map(|rejection| rejection.record.clone()).collect();
+        shared.bound.add(&records);
+        record(&shared, records).await;
         let mut messages = Vec::new();
         for rejection in &batch {
             shared.metrics.rejected.with_label_values(&[known_code(&rejection.record.code)]).inc();

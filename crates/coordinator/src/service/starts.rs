@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use everstep_broker::{Consume, HeaderValue, Incoming, Message, Properties, Settle};
+use everstep_broker::{Consume, Delivery, HeaderValue, Incoming, Message, Properties, Settle};
 use everstep_engine::{Input, start::MessageKey};
 use everstep_protocol::{
     Namespace, Payload, WorkflowName,
@@ -24,12 +24,33 @@ use crate::{
 pub(crate) async fn run(shared: Arc<Shared>, namespace: Namespace) -> Result<(), crate::Error> {
     let consume =
         Consume { queue: topology::start_queue(&namespace).into(), prefetch: shared.settings.start_prefetch };
-    let mut consumer = shared.broker.consume(consume).await?;
+    each(&shared, &namespace, consume, |delivery| {
+        shared.metrics.messages.with_label_values(&["start"]).inc();
+        let (message, settle) = delivery.split();
+        take(&shared, &namespace, &message, settle);
+    })
+    .await
+}
+
+/// Reads a queue, except while the namespace's rejected records are at their bound (rule W17): then the consumer goes away, and
+/// what it held goes back to the queue.
+async fn each(
+    shared: &Shared,
+    namespace: &Namespace,
+    consume: Consume,
+    take: impl Fn(Delivery),
+) -> Result<(), crate::Error> {
     loop {
-        if let Incoming::Delivery(delivery) = consumer.next().await {
-            shared.metrics.messages.with_label_values(&["start"]).inc();
-            let (message, settle) = delivery.split();
-            take(&shared, &namespace, &message, settle);
+        shared.bound.open(namespace).await;
+        let mut consumer = shared.broker.consume(consume.clone()).await?;
+        loop {
+            tokio::select! {
+                biased;
+                () = shared.bound.stopped(namespace) => break,
+                incoming = consumer.next() => if let Incoming::Delivery(delivery) = incoming {
+                    take(delivery);
+                },
+            }
         }
     }
 }
@@ -37,19 +58,17 @@ pub(crate) async fn run(shared: Arc<Shared>, namespace: Namespace) -> Result<(),
 /// Records what the broker gave up on.
 pub(crate) async fn run_dead(shared: Arc<Shared>, namespace: Namespace) -> Result<(), crate::Error> {
     let consume = Consume { queue: topology::dead_queue(&namespace).into(), prefetch: 50 };
-    let mut consumer = shared.broker.consume(consume).await?;
-    loop {
-        if let Incoming::Delivery(delivery) = consumer.next().await {
-            shared.metrics.messages.with_label_values(&["dead"]).inc();
-            let (message, settle) = delivery.split();
-            let refusal = Refusal {
-                code: "dead_letter",
-                reason: "the broker delivered it too often, or it expired".to_owned(),
-                reply_to: None,
-            };
-            reject(&shared, &namespace, &message, settle, refusal);
-        }
-    }
+    each(&shared, &namespace, consume, |delivery| {
+        shared.metrics.messages.with_label_values(&["dead"]).inc();
+        let (message, settle) = delivery.split();
+        let refusal = Refusal {
+            code: "dead_letter",
+            reason: "the broker delivered it too often, or it expired".to_owned(),
+            reply_to: None,
+        };
+        reject(&shared, &namespace, &message, settle, refusal);
+    })
+    .await
 }
 
 fn take(shared: &Shared, namespace: &Namespace, message: &Message, settle: Settle) {
@@ -187,4 +206,49 @@ fn headers(message: &Message) -> Payload {
     });
     map.insert("headers".to_owned(), serde_json::Value::Object(headers.collect()));
     Payload::encode(&map).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    //! Proves that a stopped namespace leaves its messages alone. Not: what becomes of a message; see the system tests.
+    use everstep_broker::{Broker, MemoryBroker, Outgoing, QueueDeclaration, QueueKind};
+    use everstep_protocol::Incarnation;
+    use everstep_store::sqlite::SqliteStore;
+
+    use super::*;
+    use crate::Settings;
+
+    #[tokio::test]
+    async fn w17_a_stopped_namespace_leaves_its_starts_in_the_queue() {
+        let dir = std::env::temp_dir().join(format!("everstep-starts-{}", uuid::Uuid::now_v7()));
+        let store = Arc::new(SqliteStore::open(&dir.join("everstep.db")).expect("it opens"));
+        let hub = MemoryBroker::new();
+        let (mine, producer) = (Arc::new(hub.connection()), hub.connection());
+        let (shared, mut ends) = Shared::new(store, mine, Settings::default(), Incarnation(1));
+        let (shared, namespace) = (Arc::new(shared), Namespace::default());
+        let queue = topology::start_queue(&namespace);
+        let declared = vec![QueueDeclaration::new(queue.clone(), QueueKind::Quorum).into()];
+        producer.declare(declared).await.expect("the broker is there");
+        let publish = async |id: &str| {
+            let body = format!(r#"{{"workflow":"w","id":"{id}"}}"#);
+            producer.send(vec![Outgoing::to_queue(queue.clone(), body)]).await.expect("the broker is there");
+        };
+        let service = tokio::spawn(run(Arc::clone(&shared), namespace.clone()));
+        for id in ["one", "two"] {
+            shared.bound.measured(&namespace, u64::MAX);
+            publish(id).await;
+            // Whoever still read the queue would have a hundred turns to take it.
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+            assert!(ends.arrivals.try_recv().is_err(), "{id}");
+            assert_eq!(producer.depth(&queue).await.expect("the broker answers"), Some(1), "{id}");
+            shared.bound.measured(&namespace, 0);
+            let arrival = ends.arrivals.recv().await.expect("it comes");
+            assert!(matches!(arrival.input, Input::Start(start) if start.name.id.as_str() == id));
+            arrival.debt.message.expect("it came in a message").done();
+        }
+        service.abort();
+        drop(std::fs::remove_dir_all(dir));
+    }
 }

@@ -1,7 +1,7 @@
 //! Outbox, rejected messages, cleaning.
 
 use async_trait::async_trait;
-use everstep_protocol::{InstanceUid, Millis, Run};
+use everstep_protocol::{InstanceUid, Millis, Namespace, Run};
 use uuid::Uuid;
 
 use super::{
@@ -10,14 +10,18 @@ use super::{
     statements as sql,
     trip::params,
 };
-use crate::{Error, OutboxRow, Records, Rejected, answer};
-
-/// The most of a rejected message's body that is kept.
-const BODY_BYTES_MAX: usize = 1 << 20;
+use crate::{BODY_BYTES_MAX, Error, OutboxRow, RECORD_BYTES, Records, Rejected, answer};
 
 const REJECT: &str = include_str!("sql/reject.sql");
 const OUTBOX: &str = "SELECT instance, run, routing_key, message_id, body FROM outbox
     WHERE created_at <= (SELECT everstep_clock()) - $1::bigint ORDER BY created_at LIMIT $2::bigint";
+
+/// By the index `rejected_by_namespace`, which has all that is read.
+const REJECTED_BYTES: &str = "SELECT (
+        SELECT coalesce(sum(least(r.body_bytes, $2::bigint) + $3::bigint), 0)::bigint
+        FROM rejected r WHERE r.namespace = k.namespace
+    )
+    FROM unnest($1::text[]) WITH ORDINALITY AS k (namespace, nth) ORDER BY k.nth";
 
 /// Each deletes at most $1 rows.
 const CLEAN: [&str; 3] = [
@@ -81,12 +85,22 @@ impl Records for PostgresStore {
             rejected.iter().map(|row| clean(&row.code)).collect::<Vec<_>>(),
             rejected.iter().map(|row| clean(&row.reason)).collect::<Vec<_>>(),
             rejected.iter().map(|row| clean(row.headers.as_str())).collect::<Vec<_>>(),
-            rejected.iter().map(|row| &row.body[..row.body.len().min(BODY_BYTES_MAX)]).collect::<Vec<_>>(),
+            rejected
+                .iter()
+                .map(|row| &row.body[..row.body.len().min(BODY_BYTES_MAX as usize)])
+                .collect::<Vec<_>>(),
             rejected.iter().map(id).collect::<Vec<_>>(),
             rejected.iter().map(answer).collect::<Vec<_>>(),
         ];
         self.execute("recording rejected messages", REJECT, params).await?;
         Ok(())
+    }
+
+    async fn rejected_bytes(&self, namespaces: &[Namespace]) -> Result<Vec<u64>, Error> {
+        let names: Vec<&str> = namespaces.iter().map(Namespace::as_str).collect();
+        let params = params![names, BODY_BYTES_MAX as i64, RECORD_BYTES as i64];
+        let bytes = |row: &tokio_postgres::Row| Ok(u64::try_from(row.try_get::<_, i64>(0)?).unwrap_or(0));
+        self.read("measuring rejected records", REJECTED_BYTES, params, bytes).await
     }
 
     async fn clean(&self, limit: u32) -> Result<u64, Error> {

@@ -1,11 +1,11 @@
 //! Outbox, rejected messages, cleaning.
 
 use async_trait::async_trait;
-use everstep_protocol::{InstanceUid, Millis, Run, Timestamp};
+use everstep_protocol::{InstanceUid, Millis, Namespace, Run, Timestamp};
 use rusqlite::{Connection, params};
 
 use super::{SqliteStore, column, fault, write};
-use crate::{Error, OutboxRow, Records, Rejected, answer};
+use crate::{BODY_BYTES_MAX, Error, OutboxRow, RECORD_BYTES, Records, Rejected, answer};
 
 const OUTBOX: &str = "SELECT uid, run, routing_key, message_id, body FROM outbox WHERE at < ?1
     ORDER BY at, uid LIMIT ?2";
@@ -15,6 +15,10 @@ const DECISION: &str =
 const REJECT: &str =
     "INSERT INTO rejected (at, namespace, workflow, app_id, message_id, code, reason, headers,
     body_bytes, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT DO NOTHING";
+
+/// By the index `rejected_namespace`, which has all that is read.
+const REJECTED_BYTES: &str =
+    "SELECT coalesce(sum(min(body_bytes, ?2) + ?3), 0) FROM rejected WHERE namespace = ?1";
 
 const DAY: Millis = Millis::from_secs(86_400);
 const WEEK: Millis = Millis::from_secs(7 * 86_400);
@@ -68,6 +72,19 @@ impl Records for SqliteStore {
             rejected.iter().try_for_each(|rejected| reject(connection, rejected, now))
         };
         self.writer.write("recording rejected messages", work).await
+    }
+
+    async fn rejected_bytes(&self, namespaces: &[Namespace]) -> Result<Vec<u64>, Error> {
+        let namespaces = namespaces.to_vec();
+        let work = move |connection: &Connection| {
+            let mut statement = connection.prepare_cached(REJECTED_BYTES)?;
+            let mut of = |namespace: &Namespace| {
+                let params = params![namespace.as_str(), BODY_BYTES_MAX as i64, RECORD_BYTES as i64];
+                Ok(statement.query_row(params, |row| row.get::<_, i64>(0))?.try_into().unwrap_or(0))
+            };
+            namespaces.iter().map(&mut of).collect()
+        };
+        self.reader.read("measuring rejected records", work).await
     }
 
     async fn clean(&self, limit: u32) -> Result<u64, Error> {

@@ -99,6 +99,15 @@ pub(crate) async fn w17_a_message_without_a_workflow_is_rejected_once(store: Arc
     assert_eq!(store.rejected(&"other".parse().unwrap(), 10).await.unwrap().len(), 1);
 }
 
+pub(crate) async fn w17_what_records_take_is_measured_by_namespace(store: Arc<dyn Store>) {
+    let other: everstep_protocol::Namespace = "other".parse().unwrap();
+    let of = |namespace, body_bytes| Rejected { namespace, body_bytes, ..rejected(None, b"x") };
+    store.reject(&[of(namespace(), 10), of(namespace(), 5_000_000), of(other.clone(), 1)]).await.unwrap();
+    let empty = "empty".parse().unwrap();
+    let sizes = store.rejected_bytes(&[other, namespace(), empty]).await.unwrap();
+    assert_eq!(sizes, [1_025, 1_034 + (1 << 20) + 1_024, 0]);
+}
+
 pub(crate) async fn rejected_bodies_need_not_be_text(store: Arc<dyn Store>) {
     let mut odd = rejected(Some(&message("a\0", "m\0")), b"\xff\0\xfe");
     odd.reason.push_str(" \0");

@@ -95,6 +95,33 @@ on_both! {
         }).await;
     }
 
+    async fn w17_at_the_bound_intake_stops_and_nothing_is_lost(setup) {
+        let mut world = setup.coordinator(|settings| settings.rejected_bytes = 5_000).serve(echo()).await;
+        for number in 0..5 {
+            world.publish("garbage", json(&format!("bad-{number}"))).await;
+        }
+        let stopped = |world: &World| {
+            let families = world.handle().metrics().gather();
+            let family = families.iter().find(|family| family.name() == "everstep_intake_stopped");
+            family.is_some_and(|family| family.get_metric()[0].get_gauge().get_value() > 0.0)
+        };
+        world.eventually("intake stops", async || stopped(&world)).await;
+        world.publish(r#"{"workflow":"echo","id":"kept","input":1}"#, json("good")).await;
+        let queue = topology::start_queue(&Namespace::default());
+        world.eventually("it stays in the queue", async || {
+            matches!(world.broker().depth(&queue).await, Ok(Some(1)))
+        }).await;
+        assert!(world.view("echo", "kept").await.is_none());
+        let rejected = world.store().rejected(&Namespace::default(), 10).await.expect("the store answers");
+        assert_eq!(rejected.len(), 5, "every record is kept");
+        // What an operator does: more room.
+        world.stop_coordinator(0).await;
+        world.change_coordinators(|settings| settings.rejected_bytes = 1 << 20);
+        world.add_coordinator().await;
+        assert_eq!(world.end("echo", "kept").await.status, "complete");
+        assert!(!stopped(&world));
+    }
+
     async fn w17_garbage_of_all_kinds_is_recorded_and_blocks_nobody(setup) {
         let setup = setup.coordinator(|settings| settings.limits.input_bytes = 2_000);
         let world = setup.serve(echo()).await;
