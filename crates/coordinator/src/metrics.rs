@@ -25,9 +25,9 @@ pub(crate) struct Metrics {
     pub(crate) sessions_ended: IntCounterVec,
     pub(crate) timer_lateness: HistogramVec,
     pub(crate) leases_unconfirmed: IntCounter,
+    pub(crate) loops_still: IntGauge,
     pub(crate) lifecycles: IntCounterVec,
 }
-    pub(crate) loops_still: IntGauge,
 
 impl Metrics {
     pub(crate) fn new() -> Self {
@@ -116,6 +116,13 @@ impl Metrics {
                     "Leases ended because their holder never confirmed them.",
                 ),
             ),
+            loops_still: keep(
+                &registry,
+                IntGauge::new(
+                    "everstep_sessions_standing_still",
+                    "Sessions whose last heartbeat here said that their work loop does not turn.",
+                ),
+            ),
             lifecycles: vec(
                 "everstep_lifecycle_messages_total",
                 "Lifecycle messages by outcome of their publication.",
@@ -131,10 +138,3 @@ fn keep<C: Collector + Clone + 'static>(registry: &Registry, collector: promethe
     registry.register(Box::new(collector.clone())).expect("each metric has a name of its own");
     collector
 }
-            loops_still: keep(
-                &registry,
-                IntGauge::new(
-                    "everstep_sessions_standing_still",
-                    "Sessions whose last heartbeat here said that their work loop does not turn.",
-                ),
-            ),

@@ -322,27 +322,27 @@ fn session_messages() -> Vec<(&'static str, SessionMessage)> {
         }],
         steps,
         running: 5,
+        turned: None,
         credits,
     };
-    vec![
-        ("", SessionMessage::Open(open(vec![pool()], vec![function()]))),
-        ("bare", SessionMessage::Open(open(Vec::new(), Vec::new()))),
-        ("", SessionMessage::Heartbeat(heartbeat(vec![HELD_STEP], vec![CREDIT]))),
-        turned: None,
-        ("bare", SessionMessage::Heartbeat(heartbeat(Vec::new(), Vec::new()))),
-        ("", SessionMessage::Goodbye { session: SESSION }),
     let with_turns = |mut heartbeat: Heartbeat| {
         heartbeat.turned = Some(Millis(12));
         heartbeat.held[0].run = Some(Run(2));
         heartbeat.held[0].reports = Some(9);
         heartbeat
     };
+    vec![
+        ("", SessionMessage::Open(open(vec![pool()], vec![function()]))),
+        ("bare", SessionMessage::Open(open(Vec::new(), Vec::new()))),
+        ("", SessionMessage::Heartbeat(heartbeat(vec![HELD_STEP], vec![CREDIT]))),
+        ("bare", SessionMessage::Heartbeat(heartbeat(Vec::new(), Vec::new()))),
+        ("with turns", SessionMessage::Heartbeat(with_turns(heartbeat(Vec::new(), Vec::new())))),
+        ("", SessionMessage::Goodbye { session: SESSION }),
         ("", SessionMessage::Beat { coordinator: COORDINATOR }),
     ]
 }
 
 fn facts() -> Vec<(&'static str, Fact)> {
-        ("with turns", SessionMessage::Heartbeat(with_turns(heartbeat(Vec::new(), Vec::new())))),
     let attempted = |policy, outcome| {
         Fact::Attempted(Attempted {
             call: call(CallKind::Step),
