@@ -14,8 +14,8 @@ CREATE TABLE installation (
 );
 INSERT INTO installation (incarnation) VALUES (1);
 
--- The heads: one row an instance, locked by every decision. Immutable columns first, nothing that changes is indexed, so
--- that updates stay heap-only (rule W24). What an open instance is doing follows from the side tables.
+-- The heads: one row an instance, locked by every decision. Immutable columns first, nothing that changes before the end is indexed, so
+-- that updates of an open one stay heap-only (rule W24). What an open instance is doing follows from the side tables.
 CREATE TABLE instance (
     id uuid PRIMARY KEY,
     created_at bigint NOT NULL,
@@ -41,6 +41,11 @@ COMMENT ON COLUMN instance.status IS '0 open, 1 complete, 2 errored, 3 terminate
 -- Lists of one workflow, newest first. All its columns are immutable. The id is in it as bytes, which order as the id does:
 -- while the table is small, the planner would else search this index for an id, and read all of it (rule W37).
 CREATE INDEX instance_by_workflow ON instance (namespace, workflow, uuid_send(id));
+-- Lists of one final status, newest first. The status changes once in a head's life, so that one update of an instance is not
+-- heap-only; all that are made while it is open stay so.
+CREATE INDEX instance_ended ON instance (namespace, status, uuid_send(id)) WHERE status <> 0;
+-- What went wrong in one workflow: few rows, however many others there are.
+CREATE INDEX instance_failed ON instance (namespace, workflow, status, uuid_send(id)) WHERE status > 1;
 
 -- What users call an instance.
 CREATE TABLE instance_name (

@@ -31,9 +31,11 @@ CREATE TABLE instance (
     CHECK ((status <> 0) = (ended_at IS NOT NULL))
 ) STRICT, WITHOUT ROWID;
 
--- What is open, and what went wrong: both stay small, so that lists of them do not walk all that is complete.
+-- What is open stays small, so that lists of it do not walk all that has ended.
 CREATE INDEX instance_open ON instance (uid) WHERE status = 0;
-CREATE INDEX instance_failed ON instance (status, uid) WHERE status > 1;
+-- Lists of one final status, newest first; and of what went wrong in one workflow, which are few rows.
+CREATE INDEX instance_ended ON instance (namespace, status, uid) WHERE status > 0;
+CREATE INDEX instance_failed ON instance (namespace, workflow, status, uid) WHERE status > 1;
 
 CREATE TABLE instance_name (
     namespace   TEXT NOT NULL,

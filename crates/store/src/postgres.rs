@@ -40,6 +40,8 @@ use tokio_postgres::{Config, NoTls};
 pub use self::migrate::{Applied, migrate};
 #[doc(hidden)]
 pub use self::statements::{Statement, hot_statements};
+#[doc(hidden)]
+pub use self::views::ended_lists;
 use self::{fault::Fault, trip::Trip};
 use crate::{Decide, Error, ErrorKind, Instances, Range};
 

@@ -5,13 +5,18 @@
 #[allow(dead_code, reason = "only the database is used here")]
 mod fixture;
 
-use everstep_store::postgres::{PostgresSettings, hot_statements, migrate};
+use everstep_store::{
+    StatusWord,
+    postgres::{PostgresSettings, ended_lists, hot_statements, migrate},
+};
 use tokio_postgres::{Client, NoTls};
 
 /// What of each index a search must name; without it, the whole index is read.
-const LEADING: [(&str, &str); 14] = [
+const LEADING: [(&str, &str); 16] = [
     ("instance_pkey", "id"),
     ("instance_by_workflow", "namespace"),
+    ("instance_ended", "namespace"),
+    ("instance_failed", "namespace"),
     ("instance_name_pkey", "namespace"),
     ("message_decision_pkey", "namespace"),
     ("journal_pkey", "instance"),
@@ -42,6 +47,44 @@ async fn w37_no_hot_statement_reads_a_whole_table() {
     client.batch_execute("VACUUM ANALYZE").await.expect("it vacuums");
     check_all(&client, "full", &mut problems).await;
     assert!(problems.is_empty(), "{}", problems.join("\n\n"));
+}
+
+/// Among 20,000 complete instances, some errored: their lists are found by their index, not by walking back.
+#[tokio::test]
+async fn p28_a_list_of_one_final_status_has_its_index() {
+    let database = fixture::Database::create().await;
+    migrate(&database.url).await.expect("the schema is made");
+    let config = PostgresSettings::new(&database.url).config().expect("the URL is good");
+    let (client, connection) = config.connect(NoTls).await.expect("it connects");
+    tokio::spawn(connection);
+    client.batch_execute(FILL).await.expect("it fills");
+    let end = "UPDATE instance SET ended_at = 1, status = CASE WHEN created_at < 50 THEN 2 ELSE 1 END";
+    client.batch_execute(end).await.expect("they end");
+    client.batch_execute("VACUUM ANALYZE").await.expect("it vacuums");
+    for (status, either) in [
+        (StatusWord::Errored, [vec!["instance_ended"], vec!["instance_failed"]]),
+        (StatusWord::Terminated, [vec!["instance_ended"], vec!["instance_failed"]]),
+        // Nearly all are complete, so that walking back by any index finds them at once.
+        (
+            StatusWord::Complete,
+            [vec!["instance_ended", "instance_pkey"], vec!["instance_ended", "instance_by_workflow"]],
+        ),
+    ] {
+        for (list, indexes) in ended_lists(status).into_iter().zip(either) {
+            let workflow = if list.contains("i.workflow") { "orders" } else { "" };
+            client
+                .batch_execute(&format!("DEALLOCATE ALL; PREPARE list AS {list}"))
+                .await
+                .expect("it is prepared");
+            let max = "ffffffff-ffff-ffff-ffff-ffffffffffff";
+            let explain = format!("EXPLAIN EXECUTE list('shop', '{max}', 51, '{workflow}')");
+            let plan = client.query(&explain, &[]).await.expect("it is planned");
+            let plan: Vec<String> = plan.iter().map(|row| row.get(0)).collect();
+            let plan = plan.join("\n");
+            assert!(indexes.iter().any(|index| plan.contains(index)), "{status:?} {workflow}: {plan}");
+            assert!(!plan.contains("Seq Scan"), "{status:?} {workflow}: {plan}");
+        }
+    }
 }
 
 async fn check_all(client: &Client, when: &str, problems: &mut Vec<String>) {

@@ -144,15 +144,26 @@ macro_rules! heads {
     };
 }
 
+/// Found from the heads by a final status: by the index `instance_ended`, or for a workflow by `instance_failed`.
+macro_rules! ended {
+    ($by_workflow:expr, $where:literal) => {
+        if $by_workflow {
+            list!("instance i", $where, "i.workflow = $4::text", "uuid_send(i.id)", "uuid_send($2::uuid)")
+        } else {
+            list!("instance i", $where, "$4::text = ''", "uuid_send(i.id)", "uuid_send($2::uuid)")
+        }
+    };
+}
+
 /// The statement that finds the ids of a page: $1 namespace, $2 below this id, $3 how many, $4 workflow. What is open is found
 /// from its side table, which stays small however many instances have ended.
 fn list(filter: &Filter) -> &'static str {
     let by_workflow = filter.workflow.is_some();
     match filter.status {
         None => heads!(by_workflow, ""),
-        Some(StatusWord::Complete) => heads!(by_workflow, "AND i.status = 1"),
-        Some(StatusWord::Errored) => heads!(by_workflow, "AND i.status = 2"),
-        Some(StatusWord::Terminated) => heads!(by_workflow, "AND i.status = 3"),
+        Some(StatusWord::Complete) => ended!(by_workflow, "AND i.status = 1"),
+        Some(StatusWord::Errored) => ended!(by_workflow, "AND i.status = 2"),
+        Some(StatusWord::Terminated) => ended!(by_workflow, "AND i.status = 3"),
         Some(StatusWord::Running) => sides!(
             by_workflow,
             "lease t JOIN instance i ON i.id = t.instance",
@@ -182,6 +193,14 @@ fn list(filter: &Filter) -> &'static str {
              AND NOT EXISTS (SELECT FROM attention a WHERE a.instance = t.instance)"
         ),
     }
+}
+
+/// The lists of a final status: of a namespace, then of a workflow.
+#[doc(hidden)]
+#[must_use]
+pub fn ended_lists(status: StatusWord) -> [&'static str; 2] {
+    let of = |workflow| Filter { status: Some(status), workflow, ..Filter::default() };
+    [list(&of(None)), list(&of(everstep_protocol::WorkflowName::new("any").ok()))]
 }
 
 /// Rows of `view.sql`: those of one instance follow each other.

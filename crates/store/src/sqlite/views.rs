@@ -163,7 +163,7 @@ fn page(connection: &Connection, filter: &Filter, cursor: Option<Cursor>, limit:
     Ok(Page { rows, next })
 }
 
-/// The ids of a page, newest first. What is open or failed is found by its own small index, the rest by walking back.
+/// The ids of a page, newest first. What is open, what has ended and what failed is found by an index of its own.
 fn listed(
     connection: &Connection,
     filter: &Filter,
@@ -188,7 +188,8 @@ fn listed(
     Ok(uids)
 }
 
-/// [`StatusWord::derive`] as a condition; a test holds the two together. `status > 1` names the index of what failed.
+/// [`StatusWord::derive`] as a condition; a test holds the two together. `status > 0` and `status > 1` name the
+/// partial indexes of what has ended and what failed.
 const fn condition(status: StatusWord) -> &'static str {
     match status {
         StatusWord::Running => "status = 0 AND uid IN (SELECT uid FROM lease WHERE subject = zeroblob(16))",
@@ -207,9 +208,9 @@ const fn condition(status: StatusWord) -> &'static str {
             AND NOT EXISTS (SELECT 1 FROM attention WHERE attention.uid = instance.uid)
             AND NOT EXISTS (SELECT 1 FROM ready WHERE ready.uid = instance.uid AND subject = zeroblob(16))"
         }
-        StatusWord::Complete => "status = 1",
-        StatusWord::Errored => "status > 1 AND status = 2",
-        StatusWord::Terminated => "status > 1 AND status = 3",
+        StatusWord::Complete => "status > 0 AND status = 1",
+        StatusWord::Errored => "status > 0 AND status > 1 AND status = 2",
+        StatusWord::Terminated => "status > 0 AND status > 1 AND status = 3",
     }
 }
 
