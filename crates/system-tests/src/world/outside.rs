@@ -1,0 +1,149 @@
+//! What producers and operators do.
+
+use std::time::Duration;
+
+use everstep_broker::{Confirmation, Outgoing, Properties};
+use everstep_coordinator::StartRequest;
+use everstep_engine::Answer;
+use everstep_protocol::{
+    InstanceId, Namespace, Payload, WorkflowName,
+    start::{StartOutcome, StartReply},
+    topology,
+};
+use serde::Serialize;
+
+use super::{Site, World, name};
+use crate::{DEADLINE, within};
+
+/// What producers and operators do.
+impl World {
+    /// Starts an instance through a coordinator's handle.
+    pub async fn start<I: Serialize + ?Sized>(&self, workflow: &str, id: &str, input: &I) -> StartReply {
+        let request = self.request(workflow, Some(id), input);
+        let handle = self.handle();
+        within("the answer to a start", DEADLINE, async {
+            loop {
+                match handle.start(request.clone()).await {
+                    Ok(reply) => return reply,
+                    // Repeating with the same id is what the error asks for.
+                    Err(everstep_coordinator::Error::Unknown { .. }) => {}
+                    Err(error) => panic!("start {workflow} {id}: {error}"),
+                }
+            }
+        })
+        .await
+    }
+
+    /// The request that [`World::start`] sends.
+    pub fn request<I: Serialize + ?Sized>(
+        &self,
+        workflow: &str,
+        id: Option<&str>,
+        input: &I,
+    ) -> StartRequest {
+        StartRequest {
+            namespace: Namespace::default(),
+            workflow: WorkflowName::new(workflow).expect("a valid name"),
+            id: id.map(|id| InstanceId::new(id).expect("a valid id")),
+            input: Payload::encode(input).expect("it has a JSON form"),
+            message: None,
+        }
+    }
+
+    /// Starts an instance that does not exist yet.
+    pub async fn begin<I: Serialize + ?Sized>(&self, workflow: &str, id: &str, input: &I) {
+        let reply = self.start(workflow, id, input).await;
+        assert!(matches!(reply.outcome, StartOutcome::Created | StartOutcome::Exists), "{reply:?}");
+    }
+
+    /// Publishes a start message as any producer would.
+    pub async fn publish(&self, body: impl Into<bytes::Bytes>, properties: Properties) {
+        let message = Outgoing::to_exchange(topology::START_EXCHANGE, "default", body)
+            .with(Properties { persistent: true, ..properties });
+        within("a start message is taken", DEADLINE, async {
+            // A queue that was declared a moment ago may not be bound yet: a producer sends again what was not routed.
+            loop {
+                let sent = self
+                    .producer
+                    .send_confirmed(vec![message.clone()], true)
+                    .await
+                    .expect("the broker is there");
+                match sent[..] {
+                    [Confirmation::Confirmed] => return,
+                    [Confirmation::Unroutable] => tokio::time::sleep(Duration::from_millis(10)).await,
+                    _ => panic!("a start message was {sent:?}"),
+                }
+            }
+        })
+        .await;
+    }
+
+    /// Terminates an instance.
+    pub async fn terminate(&self, workflow: &str, id: &str, operation: &str) -> Answer {
+        let asked = self
+            .handle()
+            .terminate(name(workflow, id), operation.to_owned(), Some("a test".to_owned()))
+            .await;
+        asked.expect("the coordinator answers")
+    }
+
+    /// Lets a parked instance go on.
+    pub async fn retry(&self, workflow: &str, id: &str, operation: &str) -> Answer {
+        self.handle().retry(name(workflow, id), operation.to_owned()).await.expect("the coordinator answers")
+    }
+
+    /// Removes what is ready in every engine queue: tasks, reports, session messages, inboxes. Start queues keep theirs. Says
+    /// how many messages were lost.
+    pub fn purge(&self) -> usize {
+        self.purge_those(&[
+            "everstep.run.",
+            "everstep.step.",
+            "everstep.report.",
+            "everstep.sessions",
+            "everstep.inbox.",
+        ])
+    }
+
+    /// Removes what is ready in queues under these prefixes.
+    pub fn purge_those(&self, prefixes: &[&str]) -> usize {
+        match &self.site {
+            Site::Embedded { hub, .. } => {
+                let queues = hub.queues();
+                let wanted =
+                    queues.iter().filter(|queue| prefixes.iter().any(|prefix| queue.starts_with(prefix)));
+                wanted.map(|queue| hub.purge(queue)).sum()
+            }
+            Site::Fleet { installation } => {
+                let prefixes: Vec<_> = prefixes.iter().map(|prefix| format!("<<\"{prefix}\">>")).collect();
+                let program = format!(
+                    "lists:sum([case rabbit_amqqueue:purge(Q) of {{ok, C}} -> C; _ -> 0 end || \
+                     Q <- rabbit_amqqueue:list(<<\"{}\">>), begin {{resource, _, queue, N}} = amqqueue:get_name(Q), \
+                     lists:any(fun(P) -> string:prefix(N, P) =/= nomatch end, [{}]) end]).",
+                    installation.name(),
+                    prefixes.join(", "),
+                );
+                let purged = tokio::task::block_in_place(|| installation.ctl(&["eval", &program]));
+                purged.expect("queues can be purged").trim().parse().expect("a sum")
+            }
+        }
+    }
+
+    /// The names of all queues.
+    pub fn queues(&self) -> Vec<String> {
+        match &self.site {
+            Site::Embedded { hub, .. } => hub.queues(),
+            Site::Fleet { installation } => {
+                let listed = tokio::task::block_in_place(|| {
+                    installation.ctl(&[
+                        "list_queues",
+                        "-p",
+                        installation.name(),
+                        "name",
+                        "--no-table-headers",
+                    ])
+                });
+                listed.expect("queues can be listed").lines().map(|line| line.trim().to_owned()).collect()
+            }
+        }
+    }
+}
