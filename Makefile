@@ -30,7 +30,7 @@ demo: ## Run the demo: one process, nothing to install
 .PHONY: fleet
 fleet: services-up ## Run 1,000 orders on a fleet of real processes, with PostgreSQL and RabbitMQ
 	cargo build --release $(LOCKED) --workspace --bins
-	eval "$$($(SERVICES) env)"; cargo run --release -q $(LOCKED) -p everstep-examples --bin fleet -- $(ARGS)
+	eval "$$($(SERVICES) env)"; cargo run --release -q $(LOCKED) -p everstep-fleet-demo --bin fleet -- $(ARGS)
 
 .PHONY: bench
 bench: services-up ## Measure throughput and latency

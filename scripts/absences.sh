@@ -2,6 +2,7 @@
 # Proves what is not there:
 #   - the engine and the protocol depend, at any depth, on no runtime, driver, clock or randomness;
 #   - each driver is named by the one crate that hides it, and by no other crate of the workspace;
+#   - the command brings along nothing that is for tests alone;
 #   - what users depend on brings along neither what is for tests alone, nor an allocator: that is a program's own choice;
 #   - the engine's source has no async code and reads no clock.
 # Prints every breach, and exits 1 if there is one.
@@ -28,12 +29,18 @@ for crate in everstep-engine everstep-protocol; do
   done < <(awk '{ print $1 }' <<<"$packages" | grep -xE "$forbidden" | sort -u)
 done
 
-dev_only='everstep-(testbed|system-tests|loadtest|examples|label-worker|cli)|mimalloc'
+dev_only='everstep-(testbed|system-tests|loadtest|examples|fleet-demo|label-worker|cli)|mimalloc'
 for crate in everstep everstep-coordinator; do
   while read -r name; do
     breach "$crate depends on $name: cargo tree -p $crate -i $name --edges normal,build"
   done < <(tree --package "$crate" --edges normal,build | awk 'NF { print $1 }' | grep -xE "$dev_only" | sort -u)
 done
+
+# The product's binary runs the example workflows in `dev`, but is no test.
+while read -r name; do
+  breach "everstep-cli depends on $name: cargo tree -p everstep-cli -i $name --edges normal,build"
+done < <(tree --package everstep-cli --edges normal,build | awk 'NF { print $1 }' |
+  grep -xE 'everstep-(testbed|system-tests|loadtest|fleet-demo)' | sort -u)
 
 members=$(tree --workspace --depth 0 | awk 'NF { print $1 }' | sort -u)
 

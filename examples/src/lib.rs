@@ -1,7 +1,6 @@
 //! Example workflows, and the services that they call.
 
 pub mod audit;
-pub mod fleet;
 pub mod fulfil;
 pub mod orders;
 pub mod payment;

@@ -13,7 +13,7 @@ use super::processes::Fleet;
 
 /// Messages lost to purges, by kind of queue.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Purges {
+pub(crate) struct Purges {
     run: u64,
     step: u64,
     report: u64,
@@ -33,7 +33,7 @@ impl Purges {
     }
 
     /// The kinds that lost nothing.
-    pub fn missing(self) -> impl Iterator<Item = &'static str> {
+    pub(crate) fn missing(self) -> impl Iterator<Item = &'static str> {
         self.kinds().into_iter().filter(|(_, count)| *count == 0).map(|(kind, _)| kind)
     }
 }

@@ -11,31 +11,31 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail};
-use everstep_testbed::Installation;
-
-pub use self::disturb::Purges;
-use self::processes::Fleet;
-use crate::{
+use everstep_examples::{
     audit::charged_twice,
     orders::{Case, Tally},
 };
+use everstep_testbed::Installation;
+
+pub(crate) use self::disturb::Purges;
+use self::processes::Fleet;
 
 /// Without an ended instance for this long a run has failed.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// What a run came to.
 #[derive(Debug)]
-pub struct Outcome {
+pub(crate) struct Outcome {
     /// From the first order published to the last instance ended.
-    pub took: Duration,
+    pub(crate) took: Duration,
     /// What became of the orders.
-    pub tally: Tally,
+    pub(crate) tally: Tally,
     /// What the purges took, if the run was disturbed.
-    pub purges: Option<Purges>,
+    pub(crate) purges: Option<Purges>,
 }
 
 /// Runs all orders on a fresh installation.
-pub fn run(python: &str, cases: &[Case], disturbed: bool) -> Result<Outcome> {
+pub(crate) fn run(python: &str, cases: &[Case], disturbed: bool) -> Result<Outcome> {
     let installation = Installation::fresh("fleet")?;
     let directory = tempfile::tempdir()?;
     let ledger = directory.path().join("charges.jsonl");
@@ -62,7 +62,7 @@ fn report_strays(cases: &[Case], ended: &HashMap<String, String>) {
 }
 
 /// A Python that has pika: the given one, or one from a virtual environment that is made for it.
-pub fn python(given: Option<String>) -> Result<String> {
+pub(crate) fn python(given: Option<String>) -> Result<String> {
     if let Some(python) = given {
         return Ok(python);
     }

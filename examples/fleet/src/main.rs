@@ -3,11 +3,12 @@
 
 use std::process::ExitCode;
 
+mod run;
+
 use clap::Parser;
-use everstep_examples::{
-    fleet::{Outcome, Purges, run},
-    orders::read,
-};
+use everstep_examples::orders::read;
+
+use crate::run::{Outcome, Purges, run};
 
 /// Runs 1,000 orders on a fleet, twice: undisturbed, then with kills and purges.
 #[derive(Debug, Parser)]
@@ -20,7 +21,7 @@ struct Arguments {
 fn main() -> anyhow::Result<ExitCode> {
     let arguments = Arguments::parse();
     let cases = read(None)?;
-    let python = everstep_examples::fleet::python(arguments.python)?;
+    let python = run::python(arguments.python)?;
     println!("undisturbed run ...");
     let calm = run(&python, &cases, false)?;
     println!("undisturbed: {:.1} s, {}", calm.took.as_secs_f64(), calm.tally.line("fleet", cases.len()));
