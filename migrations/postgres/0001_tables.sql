@@ -194,6 +194,12 @@ CREATE TABLE session (
 CREATE INDEX session_live ON session (id) WHERE ended_at IS NULL;
 CREATE INDEX session_ended ON session (ended_at) WHERE ended_at IS NOT NULL;
 
+-- What the running attempts of a session have told of their progress, as MessagePack: for those that come after them.
+CREATE TABLE session_progress (
+    session uuid PRIMARY KEY REFERENCES session ON DELETE CASCADE,
+    body bytea NOT NULL
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
+
 -- One row: since when the way of heartbeats has been open, and its own last beat (rule W8).
 CREATE TABLE session_clock (
     only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),

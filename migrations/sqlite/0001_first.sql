@@ -130,6 +130,8 @@ CREATE TABLE remote_step (
     granted_at   INTEGER,
     -- MessagePack: pool, function, input, key, policy.
     remote       BLOB    NOT NULL,
+    -- What its attempts told last of their progress, as JSON.
+    progress     TEXT,
     PRIMARY KEY (uid, call)
 ) STRICT, WITHOUT ROWID;
 
@@ -169,6 +171,8 @@ CREATE TABLE session (
     counts    INTEGER CHECK (counts IN (0, 1)),
     -- MessagePack of how it presented itself.
     open      BLOB    NOT NULL,
+    -- MessagePack of what its running attempts have told of their progress; set if any has.
+    progress  BLOB,
     CHECK ((ended_at IS NULL) = (counts IS NULL))
 ) STRICT, WITHOUT ROWID;
 

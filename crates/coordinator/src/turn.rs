@@ -247,9 +247,11 @@ fn reported(input: &Input) -> Option<(SessionId, WorkerItem)> {
     let Input::On { instance, what } = input else { return None };
     match what {
         What::Report { session, report, .. } => Some((*session, WorkerItem::Report(report.clone()))),
-        What::StepReport { session, call, epoch, ran_for, outcome, .. } => {
-            let (call, epoch, ran_for, outcome) = (*call, *epoch, *ran_for, outcome.clone());
-            Some((*session, WorkerItem::StepReport { instance: *instance, call, epoch, ran_for, outcome }))
+        What::StepReport { session, call, epoch, ran_for, outcome, progress, .. } => {
+            let (instance, call, epoch, ran_for) = (*instance, *call, *epoch, *ran_for);
+            let (outcome, progress) = (outcome.clone(), progress.clone());
+            let item = WorkerItem::StepReport { instance, call, epoch, ran_for, outcome, progress };
+            Some((*session, item))
         }
         _ => None,
     }

@@ -308,6 +308,7 @@ fn report(n: u64, step: u32) -> Report {
         input: fingerprint(),
         policy: Policy::default(),
         outcome: AttemptOutcome::Succeeded(output),
+        progress: None,
     };
     Report {
         instance: uid(n),

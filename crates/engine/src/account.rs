@@ -191,6 +191,7 @@ mod tests {
             running: 0,
             turned: None,
             credits: Vec::new(),
+            progress: Vec::new(),
         }
     }
 

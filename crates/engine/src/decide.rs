@@ -21,7 +21,7 @@ mod step;
 
 use everstep_protocol::{
     InstanceUid, Timestamp,
-    journal::{Entry, Fact},
+    journal::{Entry, Fact, Lost},
     limits::Limits,
 };
 
@@ -30,6 +30,7 @@ use crate::{
     head::Head,
     input::What,
     place::Place,
+    report::kept,
     rows::{Lease, Rows, Subject},
 };
 
@@ -55,18 +56,21 @@ pub fn decide(head: &Head, what: &What, context: Context<'_>) -> Decision {
     let answer = match what {
         What::Claim { session } => lease::claim(&mut draft, *session),
         What::GiveBack { session, epoch } => lease::give_back(&mut draft, *session, *epoch),
-        What::LeaseEnded { session, epoch, slots, counts } => {
-            lease::ended(&mut draft, *session, *epoch, *slots, *counts)
+        What::LeaseEnded { session, epoch, slots, counts, progress } => {
+            let loss = Lost { slots: *slots, counts: *counts, session: *session, progress: progress.clone() };
+            lease::ended(&mut draft, *epoch, loss)
         }
         What::Report { session, build, report } => report::report(&mut draft, *session, build, report),
         What::Due { call } => due::due(&mut draft, *call),
         What::StepClaim { session, call } => step::claim(&mut draft, *session, *call),
-        What::StepReport { session, build, call, epoch, ran_for, outcome } => {
-            let from = step::From { session: *session, build, call: *call };
+        What::StepReport { session, build, call, epoch, ran_for, outcome, progress } => {
+            let from =
+                step::From { session: *session, build, call: *call, progress: kept(progress.as_ref()) };
             step::report(&mut draft, &from, *epoch, *ran_for, outcome)
         }
-        What::StepLeaseEnded { session, build, call, epoch, counts } => {
-            let from = step::From { session: *session, build, call: *call };
+        What::StepLeaseEnded { session, build, call, epoch, counts, progress } => {
+            let from =
+                step::From { session: *session, build, call: *call, progress: kept(progress.as_ref()) };
             step::ended(&mut draft, &from, *epoch, *counts)
         }
         What::Terminate { operation, reason } => control::terminate(&mut draft, operation, reason.as_ref()),

@@ -1,7 +1,8 @@
 //! The inputs: every cause of work.
 
 use everstep_protocol::{
-    BuildName, CallHash, Epoch, InstanceUid, Millis, SessionId,
+    BuildName, CallHash, Epoch, InstanceUid, Millis, Payload, SessionId,
+    journal::Progress,
     message::{AttemptOutcome, Report},
 };
 
@@ -61,6 +62,8 @@ pub enum What {
         slots: u32,
         /// Whether the loss counts against the steps that were open.
         counts: bool,
+        /// What the attempts that ran under it had told of their progress.
+        progress: Vec<Progress>,
     },
     /// A session asks for the lease of a remote step.
     StepClaim {
@@ -83,6 +86,8 @@ pub enum What {
         ran_for: Millis,
         /// How it ended.
         outcome: AttemptOutcome,
+        /// What it told last of its progress.
+        progress: Option<Payload>,
     },
     /// The lease of a remote step has ended without a report.
     StepLeaseEnded {
@@ -96,6 +101,8 @@ pub enum What {
         epoch: Option<Epoch>,
         /// Whether it counts as an attempt.
         counts: bool,
+        /// What the attempt that ran under it had told of its progress.
+        progress: Option<Payload>,
     },
     /// Somebody ends the instance.
     Terminate {

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use everstep_protocol::{
     Attempt, BuildName, Call, Failure, FailureKind, Fingerprint, Payload, Policy, Position, StepKey,
     Timestamp,
-    journal::{Attempted, Entry, Fact, Lost, Opened, Outcome, ParkCode, Parked, Wait},
+    journal::{Attempted, Entry, Fact, Lost, Opened, Outcome, ParkCode, Parked, Progress, Wait},
 };
 
 /// What a body asked for in a call, as far as replay looks at it.
@@ -62,6 +62,8 @@ pub struct Start {
     pub pinned: Option<(StepKey, Policy)>,
     /// When the first recorded attempt began, for `max_elapsed`.
     pub first_at: Option<Timestamp>,
+    /// What the attempts before told last of their progress (rule P5).
+    pub progress: Option<Payload>,
 }
 
 /// The state of one journal fed to one body.
@@ -73,6 +75,8 @@ pub struct Replay {
     calls: BTreeMap<u64, Made>,
     /// The calls in state ready, so that a step's cost does not depend on how many others are open.
     ready: BTreeSet<u64>,
+    /// Remote steps that wait for the outcome of another input than the code gives them now.
+    changed: BTreeSet<u64>,
     drifted: u64,
 }
 
@@ -86,6 +90,7 @@ struct Made {
     losses: Vec<Attempt>,
     pinned: Option<(StepKey, Policy)>,
     first_at: Option<Timestamp>,
+    progress: Option<Payload>,
     input_changed: bool,
 }
 
@@ -115,6 +120,7 @@ impl Replay {
             numbers: HashMap::new(),
             calls: BTreeMap::new(),
             ready: BTreeSet::new(),
+            changed: BTreeSet::new(),
             drifted: 0,
         }
     }
@@ -142,6 +148,7 @@ impl Replay {
             losses: Vec::new(),
             pinned: None,
             first_at: None,
+            progress: None,
             input_changed: false,
         };
         self.calls.insert(number, made);
@@ -152,6 +159,7 @@ impl Replay {
     pub fn dropped(&mut self, number: u64) {
         if let Some(made) = self.calls.get_mut(&number) {
             made.state = State::Dropped;
+            self.changed.remove(&number);
         }
     }
 
@@ -196,19 +204,16 @@ impl Replay {
 
     /// What may run, in the order in which the calls were made; each is told once. Call it when every entry is fed.
     pub fn next_steps(&mut self) -> Result<Vec<Next>, Parked> {
+        if let Some(made) = self.changed.first().and_then(|number| self.calls.get(number)) {
+            return Err(input_changed(&made.call, "was handed to its pool"));
+        }
         let mut next = Vec::new();
         for number in std::mem::take(&mut self.ready) {
             let Some(made) = self.calls.get_mut(&number).filter(|made| made.state == State::Ready) else {
                 continue;
             };
             if made.input_changed {
-                return Err(Parked {
-                    code: ParkCode::InputChanged,
-                    message: format!(
-                        "{} has attempts but no outcome, and the code now gives it another input",
-                        made.call
-                    ),
-                });
+                return Err(input_changed(&made.call, "has attempts"));
             }
             made.state = State::Told;
             next.extend(made.next(number));
@@ -238,11 +243,12 @@ impl Replay {
         let (Asked::Step(input) | Asked::Remote(input)) = made.asked else {
             return Err(mismatch(entry, &format!("the code calls {} as a sleep", attempted.call)));
         };
-        let changed = input != attempted.input;
-        if changed && build == attempted.build {
-            let text = format!("the same build now gives {} another input", attempted.call);
-            return Err(mismatch(entry, &text));
-        }
+        // What a remote step was given was compared when it was opened: its attempts bear the builds of the pool.
+        let changed = if made.state == State::Waiting {
+            made.input_changed
+        } else {
+            is_changed(entry, &attempted.call, (input, &build), (attempted.input, Some(&attempted.build)))?
+        };
         made.attempt = made.attempt.max(attempted.attempt.next());
         made.losses.retain(|lost| *lost > attempted.attempt);
         made.pinned.get_or_insert((attempted.key, attempted.policy));
@@ -252,6 +258,9 @@ impl Replay {
             Outcome::Failed { failure, retry_at: None } => Err(failure.clone()),
             Outcome::Failed { retry_at: Some(retry_at), .. } => {
                 made.input_changed = changed;
+                if attempted.progress.is_some() {
+                    made.progress.clone_from(&attempted.progress);
+                }
                 made.retry(*retry_at, entry.at);
                 if made.state == State::Ready {
                     self.ready.insert(number);
@@ -261,22 +270,31 @@ impl Replay {
         };
         let folded = made.state == State::Folded;
         self.calls.remove(&number);
+        self.changed.remove(&number);
         self.drifted += u64::from(changed);
         Ok(if folded { Fed::Nothing } else { Fed::Resolve { number, result } })
     }
 
     fn opened(&mut self, entry: &Entry, opened: &Opened) -> Result<Fed, Parked> {
-        let Some((_, made)) = self.target(entry, &opened.call)? else {
+        let build = self.build.clone();
+        let Some((number, made)) = self.target(entry, &opened.call)? else {
             return Ok(Fed::Nothing);
         };
-        let fits = matches!(
-            (&opened.wait, made.asked),
-            (Wait::Sleep { .. }, Asked::Sleep) | (Wait::Remote(_), Asked::Remote(_))
-        );
-        if !fits {
-            return Err(mismatch(entry, &format!("the code calls {} in another way", opened.call)));
-        }
+        made.input_changed = match (&opened.wait, made.asked) {
+            (Wait::Sleep { .. }, Asked::Sleep) => false,
+            (Wait::Remote(remote), Asked::Remote(input)) => {
+                let recorded = (remote.fingerprint, opened.build.as_ref());
+                is_changed(entry, &opened.call, (input, &build), recorded)?
+            }
+            (Wait::Sleep { .. }, Asked::Step(_) | Asked::Remote(_))
+            | (Wait::Remote(_), Asked::Step(_) | Asked::Sleep) => {
+                return Err(mismatch(entry, &format!("the code calls {} in another way", opened.call)));
+            }
+        };
         made.state = State::Waiting;
+        if made.input_changed {
+            self.changed.insert(number);
+        }
         Ok(Fed::Nothing)
     }
 
@@ -300,6 +318,7 @@ impl Replay {
 
     /// Charges a loss to the steps that can have been running: the first `slots` that were ready, in order of call.
     fn lost(&mut self, lost: &Lost) {
+        self.keep_progress(&lost.progress);
         if !lost.counts {
             return;
         }
@@ -313,10 +332,28 @@ impl Replay {
     }
 }
 
+impl Replay {
+    /// What the attempts of a lost worker had told goes to the attempts after them. It may have told of one that it then
+    /// recorded, which is over.
+    fn keep_progress(&mut self, progress: &[Progress]) {
+        for Progress { call, attempt, told } in progress {
+            let is_theirs = |made: &&mut Made| made.attempt == *attempt && made.call.hash() == *call;
+            if let Some(made) = self.calls.values_mut().find(is_theirs) {
+                made.progress = Some(told.clone());
+            }
+        }
+    }
+}
+
 impl Made {
     fn next(&mut self, number: u64) -> Vec<Next> {
-        let start =
-            |attempt, made: &Self| Start { number, attempt, pinned: made.pinned, first_at: made.first_at };
+        let start = |attempt, made: &Self| Start {
+            number,
+            attempt,
+            pinned: made.pinned,
+            first_at: made.first_at,
+            progress: made.progress.clone(),
+        };
         match self.asked {
             Asked::Sleep | Asked::Remote(_) => vec![Next::Open { number }],
             Asked::Step(_) if self.losses.is_empty() => vec![Next::Start(start(self.attempt, self))],
@@ -333,6 +370,27 @@ impl Made {
             Asked::Step(_) | Asked::Sleep if retry_at <= now => State::Ready,
             Asked::Step(_) | Asked::Sleep => State::Retrying,
         };
+    }
+}
+
+/// Whether the code gives a call another input than is recorded; an error if the very build that recorded it does (rule P8).
+fn is_changed(
+    entry: &Entry,
+    call: &Call,
+    now: (Fingerprint, &BuildName),
+    recorded: (Fingerprint, Option<&BuildName>),
+) -> Result<bool, Parked> {
+    let changed = now.0 != recorded.0;
+    if changed && recorded.1 == Some(now.1) {
+        return Err(mismatch(entry, &format!("the same build now gives {call} another input")));
+    }
+    Ok(changed)
+}
+
+fn input_changed(call: &Call, what: &str) -> Parked {
+    Parked {
+        code: ParkCode::InputChanged,
+        message: format!("{call} {what} but has no outcome, and the code now gives it another input"),
     }
 }
 

@@ -2,9 +2,9 @@
 //! them from the acknowledgement alone.
 
 use everstep_protocol::{
-    BuildName, Failure, FailureKind, Position, SessionId, Timestamp,
+    BuildName, Failure, FailureKind, Payload, Position, SessionId, Timestamp,
     journal::{Attempted, Entry, Fact, Opened, Outcome, Wait},
-    limits::Limits,
+    limits::{Limits, PROGRESS_BYTES},
     message::{AttemptEnd, AttemptOutcome, Open, OpenWait, Report, Taken, Then},
 };
 
@@ -39,7 +39,7 @@ pub fn entries(
         return facts.entries;
     }
     for open in &report.opened {
-        facts.push(Fact::Opened(opened(open, at)));
+        facts.push(Fact::Opened(opened(open, at, reporter)));
         if is_due(&open.wait, at) {
             facts.push(Fact::Fired { call: open.call.clone() });
         }
@@ -77,6 +77,8 @@ pub(crate) const fn is_due(wait: &OpenWait, at: Timestamp) -> bool {
 }
 
 fn attempted(end: &AttemptEnd, at: Timestamp, reporter: &Reporter, limits: &Limits) -> Attempted {
+    let outcome = outcome(&end.outcome, at, limits);
+    let follows = matches!(outcome, Outcome::Failed { retry_at: Some(_), .. });
     Attempted {
         call: end.call.clone(),
         attempt: end.attempt,
@@ -87,7 +89,8 @@ fn attempted(end: &AttemptEnd, at: Timestamp, reporter: &Reporter, limits: &Limi
         policy: end.policy,
         build: reporter.build.clone(),
         session: reporter.session,
-        outcome: outcome(&end.outcome, at, limits),
+        outcome,
+        progress: kept(end.progress.as_ref()).filter(|_| follows).cloned(),
     }
 }
 
@@ -104,6 +107,11 @@ pub(crate) fn outcome(outcome: &AttemptOutcome, at: Timestamp, limits: &Limits) 
     }
 }
 
+/// Progress as far as it may be kept (rule P5). A worker has refused what is larger.
+pub(crate) fn kept(progress: Option<&Payload>) -> Option<&Payload> {
+    progress.filter(|told| told.len() <= PROGRESS_BYTES)
+}
+
 /// The failure of an output that is larger than the limit.
 #[must_use]
 pub fn too_large(bytes: u64, limit: u64) -> Failure {
@@ -113,11 +121,11 @@ pub fn too_large(bytes: u64, limit: u64) -> Failure {
     )
 }
 
-fn opened(open: &Open, at: Timestamp) -> Opened {
-    let wait = match &open.wait {
-        OpenWait::Sleep(length) => Wait::Sleep { until: at.plus(*length) },
-        OpenWait::SleepUntil(until) => Wait::Sleep { until: *until },
-        OpenWait::Remote(remote) => Wait::Remote(remote.clone()),
+fn opened(open: &Open, at: Timestamp, reporter: &Reporter) -> Opened {
+    let (wait, build) = match &open.wait {
+        OpenWait::Sleep(length) => (Wait::Sleep { until: at.plus(*length) }, None),
+        OpenWait::SleepUntil(until) => (Wait::Sleep { until: *until }, None),
+        OpenWait::Remote(remote) => (Wait::Remote(remote.clone()), Some(reporter.build.clone())),
     };
-    Opened { call: open.call.clone(), called_after: open.called_after, wait }
+    Opened { call: open.call.clone(), called_after: open.called_after, wait, build }
 }

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use everstep_protocol::{
-    Attempt, Call, CallHash, Epoch, InstanceUid, SessionId, Timestamp,
+    Attempt, Call, CallHash, Epoch, InstanceUid, Payload, SessionId, Timestamp,
     journal::{Parked, Remote},
 };
 
@@ -112,6 +112,8 @@ pub struct RemoteRow {
     pub first_at: Option<Timestamp>,
     /// When its current attempt was granted.
     pub granted_at: Option<Timestamp>,
+    /// What its attempts told last of their progress, for the next one (rule P5).
+    pub progress: Option<Payload>,
 }
 
 /// Side rows by key: loaded, and changed by the batch so far. A key that was asked for and is not here has no row.

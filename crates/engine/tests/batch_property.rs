@@ -101,6 +101,7 @@ impl World {
                 epoch: (c.is_multiple_of(2)).then_some(lease.map_or(Epoch(1), |lease| lease.epoch)),
                 slots: u32::from(c % 4),
                 counts: b.is_multiple_of(2),
+                progress: Vec::new(),
             }),
             16 | 17 => remote.map(|(call, ..)| What::StepClaim { session: session(c), call: call.hash() }),
             18 | 19 => remote.map(|(call, who, epoch)| {

@@ -5,8 +5,8 @@ mod support;
 
 use everstep_engine::{Answer, Effect, What};
 use everstep_protocol::{
-    Epoch, Failure, FailureKind, Millis, Namespace, Policy, SessionId,
-    journal::{Fact, ParkCode},
+    Attempt, Epoch, Failure, FailureKind, Millis, Namespace, Policy, SessionId,
+    journal::{Fact, ParkCode, Progress},
     message::{AttemptEnd, AttemptOutcome, OpenWait, Then},
     policy::Limit,
 };
@@ -103,6 +103,25 @@ fn w11_a_stop_that_does_not_count_writes_no_entry() {
         store.tell(claim(S1));
     }
     assert_eq!((store.head().deaths, store.words()), (0, vec!["started"]));
+}
+
+#[test]
+fn p05_what_attempts_had_told_is_in_the_entry_of_their_loss() {
+    let progress = vec![Progress { call: step("a").hash(), attempt: Attempt(2), told: json("[7]") }];
+    for counts in [true, false] {
+        let mut store = Store::held();
+        let (session, progress) = (S1, progress.clone());
+        let out = store.tell(What::LeaseEnded {
+            session,
+            epoch: None,
+            slots: 4,
+            counts,
+            progress: progress.clone(),
+        });
+        let Fact::Lost(lost) = &out.writes.journal[0].entry.fact else { panic!("{:?}", out.entries()) };
+        assert_eq!((lost.counts, &lost.progress), (counts, &progress));
+        assert_eq!((store.head().deaths, store.state()), (u32::from(counts), "ready"));
+    }
 }
 
 #[test]
@@ -211,12 +230,14 @@ fn w11_a_limited_policy_outlives_ten_deaths_and_an_endless_one_is_parked() {
 #[test]
 fn w11_the_end_of_another_lease_is_nothing() {
     let mut store = Store::held();
-    let other = What::LeaseEnded { session: S1, epoch: Some(Epoch(0)), slots: 4, counts: true };
+    let other =
+        What::LeaseEnded { session: S1, epoch: Some(Epoch(0)), slots: 4, counts: true, progress: Vec::new() };
     for what in [lease_ended(S2, true), other] {
         let out = store.tell(what);
         assert!(out.answer() == Answer::Nothing && out.writes.is_empty());
     }
-    let own = What::LeaseEnded { session: S1, epoch: Some(Epoch(1)), slots: 4, counts: true };
+    let own =
+        What::LeaseEnded { session: S1, epoch: Some(Epoch(1)), slots: 4, counts: true, progress: Vec::new() };
     assert_eq!(store.tell(own).answer(), Answer::Done);
 }
 

@@ -308,3 +308,47 @@ fn w39_two_steps_of_one_instance_in_one_batch_wake_it_once() {
     assert_eq!(out.sent(), ["step ack", "offer", "step ack", "step ack"]);
     assert_eq!((store.state(), store.head().waits), ("ready", 0));
 }
+
+#[test]
+fn p05_what_a_remote_attempt_told_is_given_to_the_next() {
+    let mut store = waiting(Policy { limit: Limit::Unlimited, ..two_tries(0) });
+    let told = |text: &str| Some(json(text));
+    let large = Some(json(&format!("\"{}\"", "x".repeat(4 << 10))));
+    let report = |epoch, progress| {
+        let (build, call, outcome) = (build(), img().hash(), failed(None));
+        What::StepReport {
+            session: S2,
+            build,
+            call,
+            epoch: Epoch(epoch),
+            ran_for: Millis(5),
+            outcome,
+            progress,
+        }
+    };
+    let ended = |counts, progress| {
+        let (build, call) = (build(), img().hash());
+        What::StepLeaseEnded { session: S2, build, call, epoch: None, counts, progress }
+    };
+    let cases = [
+        (report(1, told("7")), told("7"), 2, told("7")),
+        (report(2, None), None, 3, told("7")),
+        (ended(true, told("8")), told("8"), 4, told("8")),
+        (report(4, large), None, 5, told("8")),
+    ];
+    assert_eq!(grant(&store.tell(claim()).effects).progress, None);
+    for (what, recorded, attempt, given) in cases {
+        let out = store.tell(what);
+        let Fact::Attempted(attempted) = &out.writes.journal[0].entry.fact else { panic!("{out:?}") };
+        assert_eq!(attempted.progress, recorded);
+        let out = store.tell(claim());
+        let grant = grant(&out.effects);
+        assert_eq!((grant.attempt, &grant.progress), (Attempt(attempt), &given));
+    }
+    // Given back: the same attempt goes on from there. One that ended without a word leaves it as it is.
+    for (progress, given) in [(told("9"), told("9")), (None, told("9"))] {
+        assert!(store.tell(ended(false, progress)).entries().is_empty());
+        let out = store.tell(claim());
+        assert_eq!((grant(&out.effects).attempt, &grant(&out.effects).progress), (Attempt(5), &given));
+    }
+}

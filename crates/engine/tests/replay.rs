@@ -7,8 +7,8 @@ mod support;
 
 use everstep_engine::replay::Next;
 use everstep_protocol::{
-    Attempt, BuildName, CallKind, Generation, Policy, Position, Timestamp,
-    journal::{End, Entry, Fact, Outcome, ParkCode, Started},
+    Attempt, BuildName, Call, CallKind, Generation, Payload, Policy, Position, Timestamp,
+    journal::{Attempted, End, Entry, Fact, Lost, Outcome, ParkCode, Progress, Started},
 };
 use support::{
     script::{Act::*, *},
@@ -227,11 +227,50 @@ fn p08_the_first_recorded_attempt_pins_key_policy_and_beginning() {
 fn p08_another_input_under_the_same_build_is_a_mismatch() {
     mismatch(vec![vec![Step("a", 2)]], vec![succeeded(&step("a"), 1)], "another input");
     mismatch(vec![vec![Step("a", 2)]], vec![failed_until(&step("a"), 1, Some(9))], "another input");
-    mismatch(
-        vec![vec![Remote("a", 2)]],
-        vec![opened_remote(&step("a")), succeeded(&step("a"), 1)],
-        "another input",
-    );
+    mismatch(vec![vec![Remote("a", 1)]], vec![opened_remote(&step("a"))], "another input");
+}
+
+/// The build that counts for a remote step is that of its caller, whatever build the pool has.
+#[test]
+fn p08_a_remote_steps_input_is_compared_when_it_was_opened() {
+    let r = step("r");
+    let by_pool = || by_the_pool(succeeded(&r, 1));
+    for (input, build, drifted) in [(2, build(), 0), (2, other_build(), 0), (1, other_build(), 1)] {
+        let mut run = Run::of_build(vec![vec![Remote("r", input)]], build);
+        run.feed_all(&journal(vec![opened_remote(&r), by_pool()])).unwrap();
+        assert_eq!((run.got.len(), run.replay.drifted()), (1, drifted), "input {input}");
+    }
+    let pool = BuildName::new("pool").unwrap();
+    let mut run = Run::of_build(vec![vec![Remote("r", 1)]], pool);
+    run.feed_all(&journal(vec![opened_remote(&r), by_pool()])).unwrap();
+    assert_eq!(run.replay.drifted(), 1, "caller and pool may be of one build by now");
+}
+
+#[test]
+fn p08_a_remote_step_without_an_outcome_and_with_another_input_parks() {
+    let r = step("r");
+    let pool = |fact| by_the_pool(fact);
+    let journals = [
+        vec![opened_remote(&r)],
+        vec![opened_remote(&r), pool(failed_until(&r, 1, Some(9)))],
+        vec![opened_remote(&r), pool(failed_until(&r, 1, Some(0))), Fact::Parked(parked()), Fact::Retried],
+    ];
+    for facts in journals {
+        let mut run =
+            Run::of_build(vec![vec![Remote("r", 1), Step("a", 1)], vec![Step("b", 1)]], other_build());
+        let entries = journal(facts);
+        run.feed_all(&entries).unwrap();
+        let parked = run.replay.next_steps().unwrap_err();
+        assert_eq!(parked.code, ParkCode::InputChanged);
+        assert!(parked.message.contains("step \"r\" #1"), "{parked:?}");
+        let position = Position(2 + entries.len() as u64);
+        run.feed(&Entry { position, at: NOW, fact: pool(succeeded(&r, 3)) }).unwrap();
+        assert_eq!(run.next(), ["start 2 attempt 1", "start 3 attempt 1"], "its outcome is used");
+        assert_eq!(run.replay.drifted(), 1);
+    }
+    let mut run = Run::of_build(vec![vec![Remote("r", 1), Step("a", 1)], vec![Drop(1)]], other_build());
+    run.feed_all(&journal(vec![opened_remote(&r), succeeded(&step("a"), 1)])).unwrap();
+    assert!(run.next().is_empty(), "a dropped one is nobody's question");
 }
 
 #[test]
@@ -357,6 +396,51 @@ fn w11_charges_that_were_told_are_not_told_again_when_they_are_recorded() {
     assert_eq!(run.next(), ["start 1 attempt 3"]);
 }
 
+/// What the next attempt of call 1 is given.
+fn given(facts: Vec<Fact>) -> Option<Payload> {
+    let mut run = Run::new(vec![vec![Step("a", 1), Step("b", 1)]]);
+    run.feed_all(&journal(facts)).unwrap();
+    match run.replay.next_steps().unwrap().remove(0) {
+        Next::Start(start) | Next::Charge(start) => start.progress,
+        Next::Open { .. } => panic!("a step is started"),
+    }
+}
+
+#[test]
+fn p05_the_next_attempt_is_given_what_was_told_last() {
+    let (a, b) = (step("a"), step("b"));
+    let failed = |attempt, told: Option<&str>| match failed_until(&a, attempt, Some(0)) {
+        Fact::Attempted(attempted) => Fact::Attempted(Attempted { progress: told.map(json), ..attempted }),
+        other => other,
+    };
+    let lost = |counts, told: &[(&Call, u32, &str)]| {
+        let progress = told.iter().map(|(call, attempt, told)| Progress {
+            call: call.hash(),
+            attempt: Attempt(*attempt),
+            told: json(told),
+        });
+        Fact::Lost(Lost { slots: 4, counts, session: S1, progress: progress.collect() })
+    };
+    let cases: [(Vec<Fact>, Option<&str>); 9] = [
+        (vec![], None),
+        (vec![failed(1, Some("7"))], Some("7")),
+        (vec![failed(1, Some("7")), failed(2, Some("8"))], Some("8")),
+        // One that tells nothing leaves what the one before it told.
+        (vec![failed(1, Some("7")), failed(2, None)], Some("7")),
+        (vec![lost(true, &[(&a, 1, "7")])], Some("7")),
+        // Given back: the same attempt again goes on from there.
+        (vec![lost(false, &[(&a, 1, "7")])], Some("7")),
+        (vec![failed(1, Some("7")), lost(true, &[(&b, 1, "9"), (&a, 2, "8")])], Some("8")),
+        // What the worker told of an attempt that it then recorded is old.
+        (vec![failed(1, Some("7")), lost(true, &[(&a, 1, "6")])], Some("7")),
+        (vec![lost(true, &[(&b, 1, "9")])], None),
+    ];
+    for (facts, told) in cases {
+        let text = format!("{facts:?}");
+        assert_eq!(given(facts), told.map(json), "{text}");
+    }
+}
+
 #[test]
 fn w11_a_charge_that_uses_up_the_retries_is_the_steps_failure() {
     let mut run = Run::new(vec![vec![Step("a", 1)]]);
@@ -368,7 +452,7 @@ fn w11_a_charge_that_uses_up_the_retries_is_the_steps_failure() {
 #[test]
 fn w39_the_coordinator_retries_a_remote_step() {
     let r = step("r");
-    let mut run = Run::new(vec![vec![Remote("r", 1)]]);
+    let mut run = Run::new(vec![vec![Remote("r", 2)]]);
     let facts =
         vec![opened_remote(&r), failed_until(&r, 1, Some(9)), failed_until(&r, 2, Some(0)), lost(4, true)];
     run.feed_all(&journal(facts)).unwrap();

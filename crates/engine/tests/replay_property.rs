@@ -23,7 +23,7 @@ fn scripts() -> impl Strategy<Value = Script> {
     let name = prop_oneof![Just("a"), Just("b")];
     let act = prop_oneof![
         4 => name.clone().prop_map(|name| Act::Step(name, 1)),
-        1 => name.clone().prop_map(|name| Act::Remote(name, 1)),
+        1 => name.clone().prop_map(|name| Act::Remote(name, 2)),
         2 => name.prop_map(Act::Sleep),
         1 => (1..8u64).prop_map(Act::Drop),
     ];

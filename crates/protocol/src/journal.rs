@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Attempt, BuildName, Call, Failure, Fingerprint, FunctionName, Generation, Millis, Payload, Policy, Pool,
-    Position, SessionId, StepKey, Timestamp,
+    Attempt, BuildName, Call, CallHash, Failure, Fingerprint, FunctionName, Generation, Millis, Payload,
+    Policy, Pool, Position, SessionId, StepKey, Timestamp,
 };
 
 /// One entry of a journal.
@@ -79,6 +79,9 @@ pub struct Attempted {
     pub session: SessionId,
     /// How it ended.
     pub outcome: Outcome,
+    /// What it told last of its progress, if another attempt follows: that is given it (rule P5).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Payload>,
 }
 
 fn is_default(policy: &Policy) -> bool {
@@ -110,6 +113,9 @@ pub struct Opened {
     pub called_after: Position,
     /// What for.
     pub wait: Wait,
+    /// The build that made the call, for a remote step: whose code gave it its input (rule P8).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub build: Option<BuildName>,
 }
 
 /// What an open call waits for.
@@ -153,6 +159,20 @@ pub struct Lost {
     pub counts: bool,
     /// The session that was lost.
     pub session: SessionId,
+    /// What its attempts had told of their progress (rule P5).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub progress: Vec<Progress>,
+}
+
+/// What an attempt told last of its progress.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
+    /// The step.
+    pub call: CallHash,
+    /// Which attempt.
+    pub attempt: Attempt,
+    /// What it told.
+    pub told: Payload,
 }
 
 /// Why an instance is parked.
@@ -282,7 +302,10 @@ impl Fact {
             Self::Started(started) => started.input.len(),
             Self::Attempted(attempted) => match &attempted.outcome {
                 Outcome::Succeeded(output) => return attempt_bytes(Ok(output)),
-                Outcome::Failed { failure, .. } => return attempt_bytes(Err(failure)),
+                Outcome::Failed { failure, .. } => {
+                    let progress = attempted.progress.as_ref().map_or(0, Payload::len);
+                    return attempt_bytes(Err(failure)) + progress as u64;
+                }
             },
             Self::Opened(opened) => match &opened.wait {
                 Wait::Sleep { .. } => 0,
@@ -291,7 +314,8 @@ impl Fact {
             Self::Ended(End::Complete(output)) => output.len(),
             Self::Ended(End::Errored(failure)) => failure.message.len(),
             Self::Ended(End::Terminated { .. }) | Self::Parked(_) => 64,
-            Self::Fired { .. } | Self::Lost(_) | Self::Retried => 0,
+            Self::Lost(lost) => lost.progress.iter().map(|progress| progress.told.len()).sum(),
+            Self::Fired { .. } | Self::Retried => 0,
         };
         bytes as u64 + FRAME_BYTES
     }

@@ -22,5 +22,8 @@ impl Default for Limits {
     }
 }
 
+/// Bytes of what an attempt may tell of its progress: a place to go on from, carried by every heartbeat while it runs.
+pub const PROGRESS_BYTES: usize = 4 << 10;
+
 /// The most entries' bytes in one engine message (rules W20, W26); what is larger goes in parts.
 pub const PART_BYTES: usize = 512 * 1024;

@@ -7,7 +7,7 @@ use crate::{
     Attempt, BuildName, Call, CallHash, CoordinatorId, Epoch, Failure, Fingerprint, FunctionName, Generation,
     Incarnation, InstanceId, InstanceUid, Millis, Namespace, Payload, Policy, Pool, Position, Run, SessionId,
     StepKey, Timestamp, WorkflowName,
-    journal::{End, Entry, Parked, Remote},
+    journal::{End, Entry, Parked, Progress, Remote},
     limits::Limits,
 };
 
@@ -102,6 +102,9 @@ pub enum WorkerItem {
         ran_for: Millis,
         /// How it ended.
         outcome: AttemptOutcome,
+        /// What it told last of its progress, if it failed (rule P5).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        progress: Option<Payload>,
     },
     /// Gives a remote step back unfinished; never counts as a loss.
     StepGiveBack {
@@ -175,6 +178,9 @@ pub struct AttemptEnd {
     pub policy: Policy,
     /// How it ended.
     pub outcome: AttemptOutcome,
+    /// What it told last of its progress, if another attempt follows (rule P5).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Payload>,
 }
 
 fn is_default(policy: &Policy) -> bool {
@@ -445,6 +451,9 @@ pub struct StepGrant {
     pub attempt: Attempt,
     /// What to run, with which input, key and policy.
     pub remote: Remote,
+    /// What the attempts before told last of their progress (rule P5).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Payload>,
 }
 
 /// What a worker, or a coordinator for itself, sends to the sessions queue.
@@ -519,6 +528,20 @@ pub struct Heartbeat {
     /// Room for direct grants.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub credits: Vec<Credit>,
+    /// What attempts that run have told of their progress (rule P5).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub progress: Vec<Running>,
+}
+
+/// What an attempt that runs has told of its progress. All of it is in every heartbeat while the attempt runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Running {
+    /// The instance.
+    pub instance: InstanceUid,
+    /// The epoch of the lease that it runs under: the instance's, or the remote step's.
+    pub epoch: Epoch,
+    /// What it told.
+    pub progress: Progress,
 }
 
 /// An instance that a session holds.

@@ -58,6 +58,7 @@ const VARIANTS: &[&str] = &[
 /// The fields that may be absent. A field that is added belongs here; none may ever leave.
 const OPTIONAL: &[&str] = &[
     "attempted.policy",
+    "attempted.progress",
     "errored.data",
     "errored.permanent",
     "errored.retry_after",
@@ -71,6 +72,7 @@ const OPTIONAL: &[&str] = &[
     "heard.not_yours",
     "heard.steps_not_yours",
     "heartbeat.credits",
+    "heartbeat.progress",
     "heartbeat.steps",
     "heartbeat.turned",
     "held.reports",
@@ -79,8 +81,10 @@ const OPTIONAL: &[&str] = &[
     "limits.journal_bytes",
     "limits.output_bytes",
     "limits.steps",
+    "lost.progress",
     "open.functions",
     "open.pools",
+    "opened.build",
     "policy.backoff",
     "policy.delay",
     "policy.jitter",
@@ -93,6 +97,9 @@ const OPTIONAL: &[&str] = &[
     "report.opened",
     "report.results",
     "results.policy",
+    "results.progress",
+    "step_grant.progress",
+    "step_report.progress",
     "terminated.reason",
 ];
 

@@ -3,7 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use everstep_protocol::{Attempt, CallName, InstanceId, Namespace, Payload, Policy, StepKey, WorkflowName};
+use everstep_protocol::{
+    Attempt, CallName, Failure, FailureKind, InstanceId, Namespace, Payload, Policy, StepKey, WorkflowName,
+    limits::PROGRESS_BYTES,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
@@ -154,7 +157,9 @@ impl Step {
     }
 
     /// Tells how far the work is: for people to see, and for the next attempt to go on from. Cheap enough to call
-    /// often; only the newest value is kept. Fails only if the value has no JSON form.
+    /// often; only the newest value is kept. It goes with the worker's next heartbeat, and is given to the next attempt
+    /// wherever that runs; of a worker that dies, what its last heartbeat said. Fails, for good, if the value has no JSON
+    /// form or more than 4 KiB of it.
     ///
     /// ```
     /// # use everstep_sdk::{Error, Step};
@@ -171,11 +176,18 @@ impl Step {
     pub fn heartbeat(&self, progress: impl Serialize) -> Result<(), Error> {
         let progress = Payload::encode(&progress)
             .map_err(|error| Error::permanent(format!("step {:?}: the progress: {error}", self.name())))?;
+        if progress.len() > PROGRESS_BYTES {
+            let (name, bytes) = (self.name(), progress.len());
+            let message = format!(
+                "step {name:?}: the progress is {bytes} bytes of JSON, the limit is {PROGRESS_BYTES}"
+            );
+            return Err(Error::from_failure(Failure::new(FailureKind::TooLarge, message)));
+        }
         (self.attempt.progress)(progress);
         Ok(())
     }
 
-    /// The last progress of the previous attempt; none if there is none or if it does not fit the type.
+    /// The last progress that attempts before this one told; none if there is none or if it does not fit the type.
     #[must_use]
     pub fn last_progress<T: DeserializeOwned>(&self) -> Option<T> {
         self.attempt.last_progress.as_ref().and_then(|progress| progress.decode().ok())

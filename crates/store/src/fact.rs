@@ -104,6 +104,7 @@ mod tests {
             build: "b1".parse().unwrap(),
             session: SessionId::generate(),
             outcome,
+            progress: None,
         })
     }
 
@@ -132,7 +133,10 @@ mod tests {
             seed: std::array::from_fn(|i| i as u8),
             generation: Generation(2),
         };
-        let opened = |wait| Fact::Opened(Opened { call: call(), called_after: Position(9), wait });
+        let opened = |wait| {
+            let build = matches!(wait, Wait::Remote(_)).then(|| "b1".parse().unwrap());
+            Fact::Opened(Opened { call: call(), called_after: Position(9), wait, build })
+        };
         let facts = [
             (Fact::Started(started), true),
             (attempted(Outcome::Succeeded(text.clone())), true),
@@ -141,7 +145,15 @@ mod tests {
             (opened(Wait::Sleep { until: Timestamp(i64::MAX) }), false),
             (opened(Wait::Remote(remote())), true),
             (Fact::Fired { call: call() }, false),
-            (Fact::Lost(Lost { slots: 4, counts: true, session: SessionId::generate() }), false),
+            (
+                Fact::Lost(Lost {
+                    slots: 4,
+                    counts: true,
+                    session: SessionId::generate(),
+                    progress: Vec::new(),
+                }),
+                false,
+            ),
             (Fact::Parked(Parked { code: ParkCode::Poison, message: "m".to_owned() }), false),
             (Fact::Retried, false),
             (Fact::Ended(End::Complete(text)), true),

@@ -19,6 +19,8 @@ pub mod postgres;
 pub mod sqlite;
 mod view;
 
+use std::collections::HashMap;
+
 use async_trait::async_trait;
 use everstep_engine::{
     Writes,
@@ -29,7 +31,9 @@ use everstep_engine::{
 };
 use everstep_protocol::{
     CallHash, CoordinatorId, Epoch, Incarnation, InstanceUid, Millis, Namespace, Payload, Pool, Position,
-    Run, SessionId, Timestamp, WorkflowName, journal::Entry, message::OpenSession,
+    Run, SessionId, Timestamp, WorkflowName,
+    journal::Entry,
+    message::{OpenSession, Running},
 };
 
 pub use error::{Error, ErrorKind};
@@ -132,6 +136,13 @@ pub trait Sessions: Send + Sync + std::fmt::Debug + 'static {
 
     /// Ends a session, for good. `counts` is kept for the leases that are still to be ended.
     async fn end_session(&self, session: SessionId, counts: bool) -> Result<(), Error>;
+
+    /// Keeps what the running attempts of a live session have told of their progress, in place of what was kept before
+    /// (rule P5). Nothing happens for one that has ended.
+    async fn keep_progress(&self, session: SessionId, progress: &[Running]) -> Result<(), Error>;
+
+    /// What was kept for these sessions; those for which nothing was are left out.
+    async fn kept_progress(&self, sessions: &[SessionId]) -> Result<HashMap<SessionId, Vec<Running>>, Error>;
 
     /// Leases, at most `limit`, that ended sessions still hold, with the session, its slots and build, and whether the loss counts.
     async fn orphans(&self, limit: u32) -> Result<Vec<Orphan>, Error>;

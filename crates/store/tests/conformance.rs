@@ -90,6 +90,7 @@ suites! {
         w08_silence_counts_only_while_it_could_be_heard,
         leases_of_ended_sessions_are_orphans,
         all_sessions_end_at_once,
+        p05_what_attempts_told_is_kept_beyond_their_session,
     },
     schedule::{
         w23_due_waits_come_in_order_from_the_mark,

@@ -95,6 +95,7 @@ fn success(uid: InstanceUid, name: &str, after: u64) -> AttemptEnd {
         input: Fingerprint::of(&input).unwrap(),
         policy: Policy::default(),
         outcome: AttemptOutcome::Succeeded(Payload::from_text("[1,2]").unwrap()),
+        progress: None,
     }
 }
 

@@ -117,6 +117,7 @@ impl Stub {
             running: 0,
             turned: Some(self.turned),
             credits,
+            progress: Vec::new(),
         };
         self.say(&SessionMessage::Heartbeat(heartbeat)).await;
         number

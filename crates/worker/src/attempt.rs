@@ -6,7 +6,7 @@
 use std::{
     collections::{BTreeSet, HashMap, HashSet, VecDeque},
     panic::AssertUnwindSafe,
-    sync::Arc,
+    sync::{Arc, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -22,6 +22,7 @@ use tokio::{runtime::Handle, task::AbortHandle};
 use crate::{
     hosted::{Ended, Order, asked_delay},
     metrics::Metrics,
+    telling::Telling,
 };
 
 /// How long after its signal a cancelled attempt is aborted: enough for one that listens to be polled on a busy machine.
@@ -66,6 +67,7 @@ pub(crate) struct Attempts {
     running: HashMap<AttemptId, Running>,
     by_owner: HashMap<Owner, AttemptId>,
     due: BTreeSet<(Instant, AttemptId)>,
+    telling: Arc<Telling>,
 }
 
 struct Running {
@@ -113,7 +115,13 @@ impl Attempts {
             running: HashMap::new(),
             by_owner: HashMap::new(),
             due: BTreeSet::new(),
+            telling: Arc::default(),
         }
+    }
+
+    /// What the running attempts have told of their progress, for the heartbeats.
+    pub(crate) fn telling(&self) -> Arc<Telling> {
+        self.telling.clone()
     }
 
     /// Runs an attempt, at once or when a slot is free.
@@ -140,6 +148,7 @@ impl Attempts {
             && matches!(running.stage, Stage::Runs | Stage::Signalled { .. })
         {
             running.cancel.cancel();
+            self.telling.end(id);
             self.advance(id, Stage::Signalled { cancelled: true }, Some(now + CLEAN_UP));
         }
     }
@@ -170,6 +179,7 @@ impl Attempts {
     /// A future has gone: its slot is free. Gives the outcome if somebody waits for it.
     pub(crate) fn gone(&mut self, gone: Gone, now: Instant) -> Option<(Owner, Ended)> {
         let running = self.running.remove(&gone.id)?;
+        self.telling.end(gone.id);
         if let Some(due) = running.due {
             self.due.remove(&(due, gone.id));
         }
@@ -224,6 +234,7 @@ impl Attempts {
                         self.by_owner.remove(&owner);
                         self.count("timed_out");
                     }
+                    self.telling.end(id);
                     self.metrics.written_off.inc();
                     self.advance(id, Stage::WrittenOff, None);
                 }
@@ -260,9 +271,11 @@ impl Attempts {
         self.next += 1;
         let (attempt, timeout) = (order.info.attempt, order.info.policy.timeout);
         let sink = order.progress.clone();
-        let last = lock(&sink).clone();
-        let progress = Arc::new(move |progress| *lock(&sink) = Some(progress));
-        let (step, cancel) = Step::new(order.info, progress, last);
+        let progress = Arc::new(move |progress| {
+            *sink.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress);
+        });
+        self.telling.begin(id, owner, &order);
+        let (step, cancel) = Step::new(order.info, progress, order.last);
         let leaving = Leaving { id, listener: self.listener.clone(), outcome: None, began: Instant::now() };
         let task = run(leaving, step, order.run, order.delay, attempt);
         let abort = self.runtime.spawn(task).abort_handle();
@@ -355,8 +368,4 @@ fn word(result: &Result<Payload, Failure>) -> &'static str {
             | FailureKind::UnknownFunction => "failed",
         },
     }
-}
-
-fn lock(progress: &std::sync::Mutex<Option<Payload>>) -> std::sync::MutexGuard<'_, Option<Payload>> {
-    progress.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

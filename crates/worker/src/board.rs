@@ -3,18 +3,23 @@
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Instant,
 };
 
 use everstep_protocol::{
     InstanceUid, Millis,
-    message::{Credit, Held, HeldStep},
+    message::{Credit, Held, HeldStep, Running},
 };
+
+use crate::telling::Telling;
 
 /// The shared state.
 #[derive(Debug, Default)]
-pub(crate) struct Board(Mutex<State>);
+pub(crate) struct Board {
+    state: Mutex<State>,
+    telling: Arc<Telling>,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -35,9 +40,15 @@ pub(crate) struct Account {
     pub(crate) credits: Vec<Credit>,
     /// How long ago the loop last came round.
     pub(crate) turned: Millis,
+    /// What running attempts have told of their progress.
+    pub(crate) progress: Vec<Running>,
 }
 
 impl Board {
+    pub(crate) fn new(telling: Arc<Telling>) -> Self {
+        Self { state: Mutex::default(), telling }
+    }
+
     /// Writes what changed in one turn of the loop: instances held, or no longer, and the rest if it changed.
     pub(crate) fn write(
         &self,
@@ -75,10 +86,11 @@ impl Board {
             running: state.running,
             credits: state.credits.clone(),
             turned: Millis(u64::try_from(turned).unwrap_or(u64::MAX)),
+            progress: self.telling.told(),
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

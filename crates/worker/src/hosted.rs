@@ -41,7 +41,7 @@ use crate::{
     watch::Polled,
 };
 use call::Known;
-pub(crate) use call::asked_delay;
+pub(crate) use call::{asked_delay, told};
 use journal::Journal;
 use linger::Linger;
 pub use port::{Ended, Env, Finish, ForeignListener, Order, Out, Progress};

@@ -38,6 +38,7 @@ mod recent;
 mod remote;
 mod session;
 mod settings;
+mod telling;
 #[doc(hidden)]
 pub mod watch;
 mod work;

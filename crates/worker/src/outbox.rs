@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use bytes::Bytes;
 use everstep_broker::{Outgoing, Properties, Settle};
 use everstep_protocol::{
-    Incarnation, SessionId,
+    Incarnation, Payload, SessionId,
     limits::PART_BYTES,
     message::{AttemptEnd, AttemptOutcome, Credit, FromWorker, Open, OpenWait, Report, Then, WorkerItem},
     topology, wire,
@@ -97,7 +97,9 @@ fn parts(items: Vec<(WorkerItem, Duration)>) -> Vec<(Vec<WorkerItem>, Duration)>
 fn item_bytes(item: &WorkerItem) -> usize {
     match item {
         WorkerItem::Report(report) => report_bytes(report),
-        WorkerItem::StepReport { outcome, .. } => FRAME_BYTES + outcome_bytes(outcome),
+        WorkerItem::StepReport { outcome, progress, .. } => {
+            FRAME_BYTES + outcome_bytes(outcome) + progress.as_ref().map_or(0, Payload::len)
+        }
         WorkerItem::Claim { .. }
         | WorkerItem::GiveBack { .. }
         | WorkerItem::Ask { .. }
@@ -184,6 +186,7 @@ mod tests {
             epoch: Epoch(1),
             ran_for: Millis(1),
             outcome: AttemptOutcome::Succeeded(Payload::encode(&"x".repeat(bytes)).unwrap()),
+            progress: None,
         };
         let mut outbox = Outbox::new(1);
         outbox.add(parcel(vec![item(200_000), item(200_000), item(200_000), item(900_000), item(1)]));

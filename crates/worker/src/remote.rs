@@ -18,7 +18,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::{
     clock::Resend,
-    hosted::{Ended, Order},
+    hosted::{Ended, Order, Progress, told},
 };
 
 /// Which step: an instance and its call.
@@ -34,6 +34,7 @@ pub(crate) struct Remotes {
 struct Step {
     epoch: Epoch,
     stage: Stage,
+    progress: Progress,
     _room: OwnedSemaphorePermit,
 }
 
@@ -66,7 +67,8 @@ impl Remotes {
         registry: &Registry,
         room: OwnedSemaphorePermit,
     ) -> Order {
-        let step = Step { epoch: grant.epoch, stage: Stage::Runs, _room: room };
+        let progress = Progress::default();
+        let step = Step { epoch: grant.epoch, stage: Stage::Runs, progress: progress.clone(), _room: room };
         self.held.insert((grant.instance, grant.hash), step);
         let run = match registry.remote_function(&grant.remote.function) {
             Some(function) => function.run(&grant.remote.input),
@@ -82,7 +84,7 @@ impl Remotes {
             key: grant.remote.key,
             policy: grant.remote.policy,
         };
-        Order { number: 0, info, run, delay: None, progress: Arc::default() }
+        Order { number: 0, info, run, delay: None, last: grant.progress, progress }
     }
 
     /// The attempt has ended: gives the report.
@@ -98,8 +100,12 @@ impl Remotes {
             Ok(output) => AttemptOutcome::Succeeded(output),
             Err(failure) => AttemptOutcome::Failed { failure, retry_in: None },
         };
-        let item =
-            WorkerItem::StepReport { instance: key.0, call: key.1, epoch, ran_for: ended.ran_for, outcome };
+        let progress = match &outcome {
+            AttemptOutcome::Succeeded(_) => None,
+            AttemptOutcome::Failed { .. } => told(&step.progress),
+        };
+        let (instance, call, ran_for) = (key.0, key.1, ended.ran_for);
+        let item = WorkerItem::StepReport { instance, call, epoch, ran_for, outcome, progress };
         step.stage = Stage::Reported { item: Box::new(item.clone()), resend: Resend::begin(now) };
         Some(item)
     }

@@ -123,6 +123,7 @@ impl Session {
             running: account.running,
             turned: Some(account.turned),
             credits: account.credits,
+            progress: account.progress,
         };
         Some((SessionMessage::Heartbeat(heartbeat), interval))
     }
@@ -155,7 +156,14 @@ mod tests {
     use super::*;
 
     fn account() -> Account {
-        Account { held: Vec::new(), steps: Vec::new(), running: 0, credits: Vec::new(), turned: Millis(3) }
+        Account {
+            held: Vec::new(),
+            steps: Vec::new(),
+            running: 0,
+            credits: Vec::new(),
+            turned: Millis(3),
+            progress: Vec::new(),
+        }
     }
 
     fn open(session: &mut Session, now: Instant) {

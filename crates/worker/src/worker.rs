@@ -108,7 +108,6 @@ impl Worker {
     ) -> (Parts, Link) {
         let profile = self.profile();
         let Self { registry, broker, settings, build } = self;
-        let (board, watch) = (Arc::new(Board::default()), Arc::new(Watch::default()));
         let room = Arc::new(Semaphore::new(settings.instances as usize));
         let step_room = Arc::new(Semaphore::new(settings.slots as usize));
         let gone = inputs.clone();
@@ -119,6 +118,7 @@ impl Worker {
         let metrics = settings.metrics;
         let attempts =
             Attempts::new(runtime, settings.slots, settings.timeout_grace, metrics.clone(), listener);
+        let (board, watch) = (Arc::new(Board::new(attempts.telling())), Arc::new(Watch::default()));
         let link = Link {
             broker,
             profile,

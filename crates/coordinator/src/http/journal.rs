@@ -155,7 +155,8 @@ impl EntryView {
     }
 
     fn opened(self, opened: Opened) -> Self {
-        let opening = Self { called_after: Some(opened.called_after.0), ..self };
+        let build = opened.build.map(|build| build.to_string());
+        let opening = Self { called_after: Some(opened.called_after.0), build, ..self };
         match opened.wait {
             Wait::Sleep { until } => Self { wait: Some("sleep"), until: Some(time(until)), ..opening },
             Wait::Remote(remote) => Self {

@@ -11,7 +11,8 @@ use everstep_engine::{
 };
 use everstep_protocol::{
     SessionId,
-    message::{Ack, CoordinatorItem, Heard, Heartbeat, Taken},
+    limits::PROGRESS_BYTES,
+    message::{Ack, CoordinatorItem, Heard, Heartbeat, Running, Taken},
 };
 use everstep_store::{LeaseRow, Range};
 
@@ -69,10 +70,22 @@ pub(super) async fn heard(shared: &Arc<Shared>, heartbeats: Vec<Heartbeat>, know
                 shared.room().credit(session, credit.limit);
             }
         }
+        keep_progress(shared, session, heartbeat.progress.clone()).await;
         known.loops.heard(shared, session, heartbeat.turned);
         let shown = account::compare(&heartbeat, &kept, known.unnamed.entry(session).or_default());
         let items = follow(shared, &heartbeat, shown);
         sessions::answer(shared, session, inbox, items).await;
+    }
+}
+
+/// Keeps what running attempts have told, for those after them (rule P5). Each heartbeat says all of it again.
+async fn keep_progress(shared: &Shared, session: SessionId, mut progress: Vec<Running>) {
+    progress.retain(|running| running.progress.told.len() <= PROGRESS_BYTES);
+    if progress.is_empty() {
+        return;
+    }
+    if let Err(error) = shared.store.keep_progress(session, &progress).await {
+        tracing::warn!(%error, %session, "the progress of attempts was not kept; the next heartbeat says it again");
     }
 }
 
@@ -136,5 +149,5 @@ fn unconfirmed(shared: &Shared, session: SessionId, kept: &Kept) {
     tracing::warn!(%session, instance = %uid, %epoch, "a lease was never confirmed and is ended");
     shared.metrics.leases_unconfirmed.inc();
     let lease = LeaseRow { uid, subject, epoch };
-    shared.submit(Arrival::new(sessions::end_input(&open, &lease, Some(epoch), false)));
+    shared.submit(Arrival::new(sessions::end_input(&open, &lease, Some(epoch), false, &[])));
 }

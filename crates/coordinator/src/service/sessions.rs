@@ -6,7 +6,7 @@ use everstep_broker::{Consume, Incoming, QueueDeclaration, QueueKind, Settle};
 use everstep_engine::{Input, What};
 use everstep_protocol::{
     Epoch, Millis, SessionId,
-    message::{CoordinatorItem, Heartbeat, OpenSession, Opened, SessionMessage, ToWorker},
+    message::{CoordinatorItem, Heartbeat, OpenSession, Opened, Running, SessionMessage, ToWorker},
     topology, wire,
 };
 use everstep_store::LeaseRow;
@@ -191,11 +191,28 @@ async fn opened(shared: &Arc<Shared>, open: OpenSession) {
 }
 
 /// The input that ends one lease of a session.
-pub(crate) fn end_input(open: &OpenSession, lease: &LeaseRow, epoch: Option<Epoch>, counts: bool) -> Input {
+/// `progress` is what the session's running attempts had told.
+pub(crate) fn end_input(
+    open: &OpenSession,
+    lease: &LeaseRow,
+    epoch: Option<Epoch>,
+    counts: bool,
+    progress: &[Running],
+) -> Input {
     let session = open.session;
+    let mut told = progress
+        .iter()
+        .filter(|running| running.instance == lease.uid && running.epoch == lease.epoch)
+        .map(|running| running.progress.clone());
     let what = match lease.subject.call() {
-        None => What::LeaseEnded { session, epoch, slots: open.slots, counts },
-        Some(call) => What::StepLeaseEnded { session, build: open.build.clone(), call, epoch, counts },
+        None => {
+            let progress = told.collect();
+            What::LeaseEnded { session, epoch, slots: open.slots, counts, progress }
+        }
+        Some(call) => {
+            let progress = told.find(|progress| progress.call == call).map(|progress| progress.told);
+            What::StepLeaseEnded { session, build: open.build.clone(), call, epoch, counts, progress }
+        }
     };
     Input::On { instance: lease.uid, what }
 }

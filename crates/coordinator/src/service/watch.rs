@@ -1,6 +1,10 @@
 //! Ends sessions that are silent, or whose inbox is gone (rules W8, W9), and hands the leases of ended sessions on.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use everstep_protocol::{
     SessionId,
@@ -103,10 +107,20 @@ async fn hand_on(shared: &Arc<Shared>) {
         if orphans.is_empty() {
             return;
         }
+        let sessions: HashSet<_> = orphans.iter().map(|orphan| orphan.open.session).collect();
+        let sessions: Vec<_> = sessions.into_iter().collect();
+        let progress = match shared.store.kept_progress(&sessions).await {
+            Ok(progress) => progress,
+            Err(error) => {
+                tracing::warn!(%error, "the progress of lost attempts was not read; tried again in a second");
+                return;
+            }
+        };
         let full = orphans.len() == PAGE as usize;
         let mut answers = Vec::with_capacity(orphans.len());
         for orphan in orphans {
-            let input = sessions::end_input(&orphan.open, &orphan.lease, None, orphan.counts);
+            let told = progress.get(&orphan.open.session).map_or(&[][..], Vec::as_slice);
+            let input = sessions::end_input(&orphan.open, &orphan.lease, None, orphan.counts, told);
             let (arrival, answer) = Arrival::answered(input);
             shared.submit(arrival);
             answers.push(answer);

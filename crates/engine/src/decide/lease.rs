@@ -48,21 +48,19 @@ pub(super) fn give_back(draft: &mut Draft<'_>, session: SessionId, epoch: Epoch)
     }
 }
 
-/// The session of a lease has ended, or never confirmed it.
-pub(super) fn ended(
-    draft: &mut Draft<'_>,
-    session: SessionId,
-    epoch: Option<Epoch>,
-    slots: u32,
-    counts: bool,
-) -> Answer {
+/// The session of a lease has ended, or never confirmed it. A loss that does not count is an entry only for the progress
+/// that it keeps.
+pub(super) fn ended(draft: &mut Draft<'_>, epoch: Option<Epoch>, loss: Lost) -> Answer {
     match draft.lease() {
-        Some(lease) if lease.session == session && epoch.is_none_or(|epoch| epoch == lease.epoch) => {}
+        Some(lease) if lease.session == loss.session && epoch.is_none_or(|epoch| epoch == lease.epoch) => {}
         _ => return Answer::Nothing,
     }
     draft.changes.push(Change::LeaseEnd(Subject::INSTANCE));
+    let counts = loss.counts;
+    if counts || !loss.progress.is_empty() {
+        draft.append(Fact::Lost(loss));
+    }
     if counts {
-        draft.append(Fact::Lost(Lost { slots, counts, session }));
         draft.head.deaths = draft.head.deaths.saturating_add(1);
         if draft.head.deaths >= draft.context.deaths_max {
             let deaths = draft.head.deaths;

@@ -231,6 +231,7 @@ fn open_waits(draft: &mut Draft<'_>, entry: &Entry, report: &Report) {
             epoch: everstep_protocol::Epoch(0),
             first_at: None,
             granted_at: None,
+            progress: None,
         });
     }
 }

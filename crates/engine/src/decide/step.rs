@@ -1,7 +1,7 @@
 //! Remote steps: a lease and a fence of their own, beside the instance's (rule W39).
 
 use everstep_protocol::{
-    Attempt, BuildName, CallHash, Epoch, Failure, FailureKind, Millis, SessionId,
+    Attempt, BuildName, CallHash, Epoch, Failure, FailureKind, Millis, Payload, SessionId,
     journal::{Attempted, Fact, Outcome},
     message::{AttemptOutcome, CoordinatorItem, StepGrant},
 };
@@ -19,6 +19,8 @@ pub(super) struct From<'a> {
     pub(super) session: SessionId,
     pub(super) build: &'a BuildName,
     pub(super) call: CallHash,
+    /// What the attempt had told of its progress.
+    pub(super) progress: Option<&'a Payload>,
 }
 
 /// A worker of the pool answers a step task.
@@ -109,6 +111,9 @@ pub(super) fn ended(draft: &mut Draft<'_>, from: &From<'_>, epoch: Option<Epoch>
         conclude(draft, from, &row, ran_for, &lost);
     } else {
         let pool = row.remote.pool.clone();
+        if from.progress.is_some() {
+            draft.changes.push(Change::Remote(RemoteRow { progress: from.progress.cloned(), ..row }));
+        }
         draft.changes.push(Change::LeaseEnd(Subject::step(from.call)));
         draft.changes.push(Change::Ready(Subject::step(from.call), Some(pool.clone())));
         draft.offer_step(from.call, pool);
@@ -143,9 +148,11 @@ fn conclude(
         build: from.build.clone(),
         session: from.session,
         outcome,
+        progress: from.progress.filter(|_| retry_at.is_some()).cloned(),
     }));
     if let Some(due_at) = retry_at {
-        again(draft, from.call, row, due_at);
+        let progress = from.progress.or(row.progress.as_ref()).cloned();
+        again(draft, from.call, &RemoteRow { progress, ..row.clone() }, due_at);
     } else {
         draft.head.steps = draft.head.steps.saturating_add(1);
         draft.head.waits = draft.head.waits.saturating_sub(1);
@@ -221,6 +228,7 @@ impl Draft<'_> {
             call: row.call,
             attempt: row.attempt.max(Attempt::FIRST),
             remote: row.remote,
+            progress: row.progress,
         };
         self.effects.push(Effect::StepGrant(session, Box::new(grant)));
     }

@@ -90,6 +90,7 @@ pub fn end(call: &Call, attempt: u32, outcome: AttemptOutcome) -> AttemptEnd {
         input: fingerprint(1),
         policy: Policy::default(),
         outcome,
+        progress: None,
     }
 }
 
@@ -159,15 +160,15 @@ pub fn reported(session: SessionId, report: Report) -> What {
 
 pub fn step_reported(session: SessionId, call: &Call, epoch: u64, outcome: AttemptOutcome) -> What {
     let (build, call, epoch) = (build(), call.hash(), Epoch(epoch));
-    What::StepReport { session, build, call, epoch, ran_for: Millis(5), outcome }
+    What::StepReport { session, build, call, epoch, ran_for: Millis(5), outcome, progress: None }
 }
 
 pub fn step_ended(session: SessionId, call: &Call, counts: bool) -> What {
-    What::StepLeaseEnded { session, build: build(), call: call.hash(), epoch: None, counts }
+    What::StepLeaseEnded { session, build: build(), call: call.hash(), epoch: None, counts, progress: None }
 }
 
 pub fn lease_ended(session: SessionId, counts: bool) -> What {
-    What::LeaseEnded { session, epoch: None, slots: 4, counts }
+    What::LeaseEnded { session, epoch: None, slots: 4, counts, progress: Vec::new() }
 }
 
 /// What one batch came to.

@@ -109,11 +109,23 @@ pub fn attempted(call: &Call, attempt: u32, input: u8, outcome: Outcome) -> Fact
         build: build(),
         session: S1,
         outcome,
+        progress: None,
     })
 }
 
 pub fn succeeded(call: &Call, attempt: u32) -> Fact {
     attempted(call, attempt, 1, Outcome::Succeeded(json(&attempt.to_string())))
+}
+
+/// What the pool reports bears its own build, and the input of `opened_remote`.
+pub fn by_the_pool(fact: Fact) -> Fact {
+    match fact {
+        Fact::Attempted(attempted) => {
+            let build = BuildName::new("pool").unwrap();
+            Fact::Attempted(Attempted { build, input: fingerprint(2), ..attempted })
+        }
+        other => other,
+    }
 }
 
 /// A failure of which the next attempt is due so many microseconds later; none: final.
@@ -124,12 +136,12 @@ pub fn failed_until(call: &Call, attempt: u32, later: Option<i64>) -> Fact {
 
 pub fn opened_sleep(call: &Call, later: i64) -> Fact {
     let wait = Wait::Sleep { until: Timestamp(NOW.0 + later) };
-    Fact::Opened(Opened { call: call.clone(), called_after: Position(1), wait })
+    Fact::Opened(Opened { call: call.clone(), called_after: Position(1), wait, build: None })
 }
 
 pub fn opened_remote(call: &Call) -> Fact {
     let wait = Wait::Remote(remote(Policy::default()));
-    Fact::Opened(Opened { call: call.clone(), called_after: Position(1), wait })
+    Fact::Opened(Opened { call: call.clone(), called_after: Position(1), wait, build: Some(build()) })
 }
 
 pub fn fired(call: &Call) -> Fact {
@@ -137,5 +149,5 @@ pub fn fired(call: &Call) -> Fact {
 }
 
 pub fn lost(slots: u32, counts: bool) -> Fact {
-    Fact::Lost(Lost { slots, counts, session: S1 })
+    Fact::Lost(Lost { slots, counts, session: S1, progress: Vec::new() })
 }

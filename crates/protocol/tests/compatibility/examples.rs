@@ -7,13 +7,13 @@ use everstep_protocol::{
     Fingerprint, FunctionName, Generation, Incarnation, InstanceId, InstanceUid, Millis, Namespace, Payload,
     Policy, Pool, Position, Run, SessionId, StepKey, Timestamp, WorkflowName,
     journal::{
-        Attempted, End, Entry, Fact, Lost, Opened as OpenedWait, Outcome, ParkCode, Parked, Remote, Started,
-        Wait,
+        Attempted, End, Entry, Fact, Lost, Opened as OpenedWait, Outcome, ParkCode, Parked, Progress, Remote,
+        Started, Wait,
     },
     limits::Limits,
     message::{
         Ack, AttemptEnd, AttemptOutcome, CoordinatorItem, Credit, Entries, FenceReason, FromWorker, Grant,
-        Heard, Heartbeat, Held, HeldStep, Open, OpenSession, OpenWait, Opened, Report, RunTask,
+        Heard, Heartbeat, Held, HeldStep, Open, OpenSession, OpenWait, Opened, Report, RunTask, Running,
         SessionMessage, StepGrant, StepTask, Taken, Then, ToWorker, WorkerItem,
     },
     policy::{Backoff, Limit},
@@ -128,12 +128,18 @@ fn worker_word(item: &WorkerItem) -> &'static str {
 
 fn worker_items() -> Vec<(&'static str, WorkerItem)> {
     let ended = |then| Report { results: vec![attempt_end(succeeded())], ..report(then) };
-    let step_report = |outcome| WorkerItem::StepReport {
+    let step_reported = |outcome, progress| WorkerItem::StepReport {
         instance: INSTANCE,
         call: HASH,
         epoch: EPOCH,
         ran_for: Millis(1_500),
         outcome,
+        progress,
+    };
+    let step_report = |outcome| step_reported(outcome, None);
+    let told = || AttemptEnd {
+        progress: Some(progress().told),
+        ..attempt_end(failed(bare_failure(), Some(Millis(60_000))))
     };
     vec![
         ("", WorkerItem::Claim { instance: INSTANCE }),
@@ -142,11 +148,13 @@ fn worker_items() -> Vec<(&'static str, WorkerItem)> {
         ("suspend", WorkerItem::Report(ended(Then::Suspend))),
         ("end", WorkerItem::Report(ended(Then::End(End::Complete(json(r#"{"sum":12.50}"#)))))),
         ("park", WorkerItem::Report(ended(Then::Park(parked())))),
+        ("progress", WorkerItem::Report(Report { results: vec![told()], ..report(Then::Continue) })),
         ("", WorkerItem::GiveBack { instance: INSTANCE, epoch: EPOCH }),
         ("", WorkerItem::Ask { instance: INSTANCE, epoch: EPOCH, run: Run(2), after: Position(128) }),
         ("", WorkerItem::StepClaim { instance: INSTANCE, call: HASH }),
         ("", step_report(failed(full_failure(), Some(Millis(60_000))))),
         ("bare", step_report(failed(bare_failure(), None))),
+        ("progress", step_reported(failed(bare_failure(), None), Some(progress().told))),
         ("", WorkerItem::StepGiveBack { instance: INSTANCE, call: HASH, epoch: EPOCH }),
     ]
 }
@@ -194,6 +202,7 @@ fn attempt_end(outcome: AttemptOutcome) -> AttemptEnd {
         input: fingerprint(),
         policy: policy(),
         outcome,
+        progress: None,
     }
 }
 
@@ -250,6 +259,10 @@ fn coordinator_items() -> Vec<(&'static str, CoordinatorItem)> {
         ("unknown", fence(FenceReason::Unknown)),
         ("", CoordinatorItem::StepGrant(step_grant(policy()))),
         ("bare", CoordinatorItem::StepGrant(step_grant(Policy::default()))),
+        (
+            "progress",
+            CoordinatorItem::StepGrant(StepGrant { progress: Some(progress().told), ..step_grant(policy()) }),
+        ),
         ("", CoordinatorItem::StepFence { instance: INSTANCE, call: HASH, epoch: Epoch(0) }),
         ("", CoordinatorItem::StepAck { instance: INSTANCE, call: HASH, epoch: EPOCH }),
     ]
@@ -283,6 +296,7 @@ fn step_grant(policy: Policy) -> StepGrant {
         call: call(CallKind::Step),
         attempt: Attempt(2),
         remote: remote(policy),
+        progress: None,
     }
 }
 
@@ -324,6 +338,11 @@ fn session_messages() -> Vec<(&'static str, SessionMessage)> {
         running: 5,
         turned: None,
         credits,
+        progress: Vec::new(),
+    };
+    let with_progress = |heartbeat: Heartbeat| Heartbeat {
+        progress: vec![Running { instance: INSTANCE, epoch: EPOCH, progress: progress() }],
+        ..heartbeat
     };
     let with_turns = |mut heartbeat: Heartbeat| {
         heartbeat.turned = Some(Millis(12));
@@ -337,13 +356,14 @@ fn session_messages() -> Vec<(&'static str, SessionMessage)> {
         ("", SessionMessage::Heartbeat(heartbeat(vec![HELD_STEP], vec![CREDIT]))),
         ("bare", SessionMessage::Heartbeat(heartbeat(Vec::new(), Vec::new()))),
         ("with turns", SessionMessage::Heartbeat(with_turns(heartbeat(Vec::new(), Vec::new())))),
+        ("with progress", SessionMessage::Heartbeat(with_progress(heartbeat(Vec::new(), Vec::new())))),
         ("", SessionMessage::Goodbye { session: SESSION }),
         ("", SessionMessage::Beat { coordinator: COORDINATOR }),
     ]
 }
 
 fn facts() -> Vec<(&'static str, Fact)> {
-    let attempted = |policy, outcome| {
+    let told = |policy, outcome, progress| {
         Fact::Attempted(Attempted {
             call: call(CallKind::Step),
             attempt: Attempt(2),
@@ -355,21 +375,32 @@ fn facts() -> Vec<(&'static str, Fact)> {
             build: build(),
             session: SESSION,
             outcome,
+            progress,
         })
     };
+    let attempted = |policy, outcome| told(policy, outcome, None);
     let failed = |failure, retry_at| Outcome::Failed { failure, retry_at };
-    let opened = |kind, wait| Fact::Opened(OpenedWait { call: call(kind), called_after: Position(5), wait });
+    let opened_by = |kind, wait, build| {
+        Fact::Opened(OpenedWait { call: call(kind), called_after: Position(5), wait, build })
+    };
+    let opened = |kind, wait| opened_by(kind, wait, None);
     let terminated = |reason| Fact::Ended(End::Terminated { reason });
     vec![
         ("", started()),
         ("", attempted(policy(), failed(full_failure(), Some(AT)))),
         ("bare", attempted(Policy::default(), failed(bare_failure(), None))),
         ("succeeded", attempted(policy(), Outcome::Succeeded(json("[1,2.50,\"\u{e9}\"]")))),
+        ("progress", told(policy(), failed(bare_failure(), Some(AT)), Some(progress().told))),
         ("sleep", opened(CallKind::Sleep, Wait::Sleep { until: AT })),
         ("remote", opened(CallKind::Step, Wait::Remote(remote(policy())))),
         ("remote bare", opened(CallKind::Step, Wait::Remote(remote(Policy::default())))),
+        ("remote by", opened_by(CallKind::Step, Wait::Remote(remote(policy())), Some(build()))),
         ("", Fact::Fired { call: call(CallKind::Sleep) }),
-        ("", Fact::Lost(Lost { slots: 64, counts: true, session: SESSION })),
+        ("", Fact::Lost(Lost { slots: 64, counts: true, session: SESSION, progress: Vec::new() })),
+        (
+            "progress",
+            Fact::Lost(Lost { slots: 64, counts: true, session: SESSION, progress: vec![progress()] }),
+        ),
         ("", Fact::Parked(parked())),
         ("", Fact::Retried),
         ("complete", Fact::Ended(End::Complete(Payload::null()))),
@@ -473,6 +504,10 @@ fn remote(policy: Policy) -> Remote {
         fingerprint: fingerprint(),
         policy,
     }
+}
+
+fn progress() -> Progress {
+    Progress { call: HASH, attempt: Attempt(2), told: json("[7,\"rows\"]") }
 }
 
 fn parked() -> Parked {

@@ -8,7 +8,8 @@ use everstep_engine::{
     rows::{RemoteRow, WaitKind, WaitRow},
 };
 use everstep_protocol::{
-    Attempt, Call, CallKind, CallName, Epoch, Generation, InstanceUid, Millis, Position, Run, Timestamp,
+    Attempt, Call, CallKind, CallName, Epoch, Generation, InstanceUid, Millis, Payload, Position, Run,
+    Timestamp,
     journal::{ParkCode, Remote},
     wire,
 };
@@ -194,18 +195,23 @@ pub(super) fn wait(row: &Row) -> Result<Option<WaitRow>, Fault> {
     Ok(Some(WaitRow { call: call(row, 4)?, kind, since: time(row, 2)?, due_at: time_if_any(row, 3)? }))
 }
 
-/// What of a remote step never changes.
+/// What of a remote step no statement looks at.
 #[derive(Serialize, Deserialize)]
 struct RemoteBody {
     call: Call,
     called_after: Position,
     remote: Remote,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    progress: Option<Payload>,
 }
 
 pub(super) fn remote_body(row: &RemoteRow) -> bytes::Bytes {
-    let body =
-        RemoteBody { call: row.call.clone(), called_after: row.called_after, remote: row.remote.clone() };
-    wire::encode(&body)
+    wire::encode(&RemoteBody {
+        call: row.call.clone(),
+        called_after: row.called_after,
+        remote: row.remote.clone(),
+        progress: row.progress.clone(),
+    })
 }
 
 /// The remote step of a row of `calls.sql`.
@@ -222,6 +228,7 @@ pub(super) fn remote(row: &Row) -> Result<Option<RemoteRow>, Fault> {
         epoch: Epoch(row.try_get::<_, i64>(9)? as u64),
         first_at: time_if_any(row, 10)?,
         granted_at: time_if_any(row, 11)?,
+        progress: body.progress,
     }))
 }
 

@@ -4,14 +4,18 @@ use std::collections::{HashMap, HashSet};
 
 use async_trait::async_trait;
 use everstep_engine::{account::Kept, rows::Subject};
-use everstep_protocol::{CoordinatorId, Epoch, Millis, Position, Run, SessionId, message::OpenSession};
+use everstep_protocol::{
+    CoordinatorId, Epoch, Millis, Position, Run, SessionId,
+    message::{OpenSession, Running},
+    wire,
+};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::{
     PostgresStore,
     fault::Fault,
-    rows::{clean, hash, micros, name, time, uid},
+    rows::{Raw, clean, hash, micros, name, time, uid},
     rows_of, statements as sql,
     trip::{Trip, params},
 };
@@ -23,6 +27,11 @@ const BEAT: &str = include_str!("sql/session_beat.sql");
 const SILENT: &str = include_str!("sql/session_silent.sql");
 const ORPHANS: &str = include_str!("sql/session_orphans.sql");
 const OBSERVED: &str = include_str!("sql/session_observed.sql");
+/// The session's row is locked only against its deletion, and only by the first of them.
+const KEEP_PROGRESS: &str = "INSERT INTO session_progress (session, body)
+    SELECT id, $2::bytea FROM session WHERE id = $1::uuid AND ended_at IS NULL
+    ON CONFLICT (session) DO UPDATE SET body = excluded.body";
+const KEPT_PROGRESS: &str = "SELECT session, body FROM session_progress WHERE session = ANY($1::uuid[])";
 const LIVE: &str = "SELECT * FROM session WHERE ended_at IS NULL ORDER BY opened_at, id";
 const END: &str = "UPDATE session SET ended_at = everstep_clock(), counts = $2::boolean
     WHERE id = $1::uuid AND ended_at IS NULL";
@@ -91,6 +100,22 @@ impl Sessions for PostgresStore {
     async fn end_session(&self, session: SessionId, counts: bool) -> Result<(), Error> {
         self.execute("ending a session", END, params![session.0, counts]).await?;
         Ok(())
+    }
+
+    async fn keep_progress(&self, session: SessionId, progress: &[Running]) -> Result<(), Error> {
+        let params = params![session.0, Raw(wire::encode(&progress))];
+        self.execute("keeping the progress of attempts", KEEP_PROGRESS, params).await.map(drop)
+    }
+
+    async fn kept_progress(&self, sessions: &[SessionId]) -> Result<HashMap<SessionId, Vec<Running>>, Error> {
+        let ids: Vec<_> = sessions.iter().map(|session| session.0).collect();
+        let read = |row: &Row| {
+            let body = row.try_get::<_, &[u8]>(1)?;
+            let progress = wire::decode("progress of attempts", body).map_err(Fault::corrupt)?;
+            Ok((SessionId(row.try_get(0)?), progress))
+        };
+        let kept = self.read("reading the progress of attempts", KEPT_PROGRESS, params![ids], read).await?;
+        Ok(kept.into_iter().collect())
     }
 
     async fn orphans(&self, limit: u32) -> Result<Vec<Orphan>, Error> {

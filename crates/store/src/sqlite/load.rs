@@ -9,7 +9,8 @@ use everstep_engine::{
     start::{Decided, Existing},
 };
 use everstep_protocol::{
-    Attempt, CallHash, Epoch, Fingerprint, Generation, InstanceUid, Position, Run, SessionId, Timestamp,
+    Attempt, CallHash, Epoch, Fingerprint, Generation, InstanceUid, Payload, Position, Run, SessionId,
+    Timestamp,
     journal::{ParkCode, Parked},
 };
 use rusqlite::{Connection, Row, params};
@@ -27,7 +28,7 @@ const WAIT: &str = "SELECT kind, since, due_at, call_kind, call_name, call_count
     WHERE uid = ?1 AND call = ?2";
 const REMOTE: &str =
     "SELECT call_kind, call_name, call_count, called_after, attempt, epoch, first_at, granted_at,
-    remote FROM remote_step WHERE uid = ?1 AND call = ?2";
+    remote, progress FROM remote_step WHERE uid = ?1 AND call = ?2";
 const PARKED: &str = "SELECT code, message FROM attention WHERE uid = ?1";
 const OPERATION: &str = "SELECT answer FROM operation WHERE uid = ?1 AND operation = ?2";
 const NAME: &str = "SELECT name.uid, name.fingerprint, instance.status FROM instance_name name
@@ -190,6 +191,7 @@ fn remote(row: &Row<'_>) -> Result<RemoteRow> {
         first_at: column::time_if_any(row, 6)?,
         granted_at: column::time_if_any(row, 7)?,
         remote: column::packed(row, 8, "remote step")?,
+        progress: row.get::<_, Option<String>>(9)?.map(Payload::from_trusted),
     })
 }
 

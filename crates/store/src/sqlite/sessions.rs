@@ -1,9 +1,13 @@
 //! Live worker processes, and the leases that ended ones still hold.
 
+use std::collections::HashMap;
+
 use async_trait::async_trait;
 use everstep_engine::{account::Kept, rows::Subject};
 use everstep_protocol::{
-    CoordinatorId, Epoch, Millis, Position, Run, SessionId, Timestamp, message::OpenSession, wire,
+    CoordinatorId, Epoch, Millis, Position, Run, SessionId, Timestamp,
+    message::{OpenSession, Running},
+    wire,
 };
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -19,6 +23,8 @@ const HELD: &str = "SELECT lease.uid, subject, lease.epoch, run, position, repor
 const BEAT: &str = "INSERT INTO session_clock (one, open_since, last_beat_at, gap) VALUES (1, ?1, ?1, ?2)
     ON CONFLICT (one) DO UPDATE SET gap = excluded.gap, last_beat_at = excluded.last_beat_at,
     open_since = iif(excluded.last_beat_at - last_beat_at > excluded.gap * 1000, excluded.last_beat_at, open_since)";
+const KEEP_PROGRESS: &str = "UPDATE session SET progress = ?2 WHERE session = ?1 AND ended_at IS NULL";
+const KEPT_PROGRESS: &str = "SELECT progress FROM session WHERE session = ?1 AND progress IS NOT NULL";
 const LIVE: &str =
     "SELECT inbox, open, opened_at, heard_at FROM session WHERE ended_at IS NULL ORDER BY session";
 const SILENT: &str = "SELECT session FROM session, session_clock
@@ -105,6 +111,31 @@ impl Sessions for SqliteStore {
             Ok(())
         };
         self.writer.write("ending a session", work).await
+    }
+
+    async fn keep_progress(&self, session: SessionId, progress: &[Running]) -> Result<(), Error> {
+        let packed = wire::encode(&progress);
+        let work = move |connection: &Connection, _: Timestamp| {
+            connection.prepare_cached(KEEP_PROGRESS)?.execute(params![session.0.as_bytes(), &packed[..]])?;
+            Ok(())
+        };
+        self.writer.write("keeping the progress of attempts", work).await
+    }
+
+    async fn kept_progress(&self, sessions: &[SessionId]) -> Result<HashMap<SessionId, Vec<Running>>, Error> {
+        let sessions = sessions.to_vec();
+        let work = move |connection: &Connection| {
+            let mut statement = connection.prepare_cached(KEPT_PROGRESS)?;
+            let mut kept = HashMap::new();
+            for session in sessions {
+                let mut rows = statement.query([session.0.as_bytes()])?;
+                if let Some(row) = rows.next()? {
+                    kept.insert(session, column::packed(row, 0, "progress of attempts")?);
+                }
+            }
+            Ok(kept)
+        };
+        self.reader.read("reading the progress of attempts", work).await
     }
 
     async fn orphans(&self, limit: u32) -> Result<Vec<Orphan>, Error> {

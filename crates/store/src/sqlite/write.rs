@@ -6,7 +6,7 @@ use everstep_engine::{
     lifecycle::Lifecycle,
     rows::{RemoteRow, Subject, WaitRow},
 };
-use everstep_protocol::{InstanceUid, Timestamp, wire};
+use everstep_protocol::{InstanceUid, Payload, Timestamp, wire};
 use rusqlite::{Connection, params};
 
 use super::fault::{Fault, Result};
@@ -42,7 +42,8 @@ const WAIT_INSERT: &str =
 const REMOTE_DELETE: &str = "DELETE FROM remote_step WHERE uid = ?1 AND call = ?2";
 const REMOTE_INSERT: &str =
     "INSERT INTO remote_step (uid, call, call_kind, call_name, call_count, called_after,
-    attempt, epoch, first_at, granted_at, remote) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+    attempt, epoch, first_at, granted_at, remote, progress)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
 const CLEARED: [&str; 4] = [
     "DELETE FROM wait WHERE uid = ?1",
     "DELETE FROM remote_step WHERE uid = ?1",
@@ -314,6 +315,7 @@ fn remotes(connection: &Connection, rows: &[(InstanceUid, RemoteRow)]) -> Result
             row.first_at.map(|at| at.0),
             row.granted_at.map(|at| at.0),
             &wire::encode(&row.remote)[..],
+            row.progress.as_ref().map(Payload::as_str),
         ])?;
     }
     Ok(())

@@ -6,7 +6,9 @@ use everstep_engine::{Writes, batch::JournalRow, rows::Needs};
 use everstep_protocol::{
     Attempt, Call, CallKind, CallName, Failure, FailureKind, Fingerprint, FunctionName, Generation,
     InstanceUid, Millis, Payload, Policy, Position, Run, SessionId, Timestamp,
-    journal::{Attempted, End, Entry, Fact, Lost, Opened, Outcome, ParkCode, Parked, Remote, Started, Wait},
+    journal::{
+        Attempted, End, Entry, Fact, Lost, Opened, Outcome, ParkCode, Parked, Progress, Remote, Started, Wait,
+    },
     policy::{Backoff, Limit},
 };
 use everstep_store::{Range, Store};
@@ -47,7 +49,22 @@ fn attempted(outcome: Outcome, policy: Policy) -> Fact {
         build: build(),
         session: SessionId::generate(),
         outcome,
+        progress: None,
     })
+}
+
+fn opened(kind: CallKind, wait: Wait) -> Fact {
+    let build = matches!(wait, Wait::Remote(_)).then(build);
+    Fact::Opened(Opened { call: call(kind), called_after: Position(0), wait, build })
+}
+
+fn lost(slots: u32, counts: bool, told: &[&str]) -> Fact {
+    let progress = told.iter().map(|text| Progress {
+        call: call(CallKind::Step).hash(),
+        attempt: Attempt(3),
+        told: Payload::from_text(text).unwrap(),
+    });
+    Fact::Lost(Lost { slots, counts, session: SessionId::generate(), progress: progress.collect() })
 }
 
 pub(crate) async fn every_fact_comes_back_exactly(store: Arc<dyn Store>) {
@@ -76,7 +93,6 @@ pub(crate) async fn every_fact_comes_back_exactly(store: Arc<dyn Store>) {
         key: key(),
         policy,
     };
-    let opened = |kind, wait| Fact::Opened(Opened { call: call(kind), called_after: Position(0), wait });
     let loud = Failure {
         kind: FailureKind::TimedOut,
         name: "\0Loud".to_owned(),
@@ -99,8 +115,8 @@ pub(crate) async fn every_fact_comes_back_exactly(store: Arc<dyn Store>) {
         attempted(Outcome::Succeeded(big.clone()), Policy::default()),
         opened(CallKind::Sleep, Wait::Sleep { until: Timestamp(-1) }),
         opened(CallKind::Step, Wait::Remote(remote(payload("[1,2]")))),
-        Fact::Lost(Lost { slots: u32::MAX, counts: true, session: SessionId::generate() }),
-        Fact::Lost(Lost { slots: 0, counts: false, session: SessionId::generate() }),
+        lost(u32::MAX, true, &[]),
+        lost(0, false, &[r#""\u0000""#, "[1.10]"]),
         Fact::Retried,
         Fact::Ended(End::Complete(big)),
         Fact::Ended(End::Errored(loud)),

@@ -182,7 +182,7 @@ pub(crate) async fn a_holder_that_dies_leaves_the_instance_ready(store: Arc<dyn 
     let scene = Scene::new(store);
     let session = SessionId::generate();
     let uid = scene.held("o-1", session).await;
-    let lost = What::LeaseEnded { session, epoch: None, slots: 3, counts: true };
+    let lost = What::LeaseEnded { session, epoch: None, slots: 3, counts: true, progress: Vec::new() };
     assert_eq!(scene.on(uid, lost.clone()).await, Answer::Done);
     assert_eq!(scene.on(uid, lost).await, Answer::Nothing);
     let loaded = scene.look(uid, &[]).await;

@@ -36,6 +36,7 @@ fn report(session: SessionId, call: &Call, number: u64, outcome: AttemptOutcome)
         epoch: epoch(number),
         ran_for: Millis(5),
         outcome,
+        progress: None,
     }
 }
 
@@ -90,8 +91,14 @@ pub(crate) async fn a_remote_step_is_tried_again(store: Arc<dyn Store>) {
     assert_eq!(loaded.rows.waits[&(uid, call.hash())].due_at, None);
     assert!(loaded.rows.ready.contains(&(uid, Subject::step(call.hash()))));
     scene.on(uid, What::StepClaim { session, call: call.hash() }).await;
-    let lost =
-        What::StepLeaseEnded { session, build: build(), call: call.hash(), epoch: None, counts: false };
+    let lost = What::StepLeaseEnded {
+        session,
+        build: build(),
+        call: call.hash(),
+        epoch: None,
+        counts: false,
+        progress: None,
+    };
     assert_eq!(scene.on(uid, lost).await, Answer::Done);
     let loaded = scene.look(uid, &[&call]).await;
     assert_eq!(loaded.rows.remotes[&(uid, call.hash())].epoch, epoch(2));

@@ -1,11 +1,12 @@
 //! Sessions, their leases, and when silence counts.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use everstep_engine::{Answer, account::Kept, rows::Subject};
 use everstep_protocol::{
-    CoordinatorId, Millis, Position, Run, SessionId,
-    message::{OpenSession, Then},
+    Attempt, CoordinatorId, InstanceUid, Millis, Payload, Position, Run, SessionId,
+    journal::Progress,
+    message::{OpenSession, Running, Then},
 };
 use everstep_store::{Heard, Store};
 
@@ -176,4 +177,32 @@ pub(crate) async fn all_sessions_end_at_once(store: Arc<dyn Store>) {
     assert!(store.sessions().await.unwrap().is_empty());
     let orphans = store.orphans(10).await.unwrap();
     assert_eq!((orphans.len(), orphans[0].lease.uid, orphans[0].counts), (1, uid, true));
+}
+
+pub(crate) async fn p05_what_attempts_told_is_kept_beyond_their_session(store: Arc<dyn Store>) {
+    let (one, two, unknown) = (SessionId::generate(), SessionId::generate(), SessionId::generate());
+    let running = |told: &str| Running {
+        instance: InstanceUid::generate(),
+        epoch: epoch(3),
+        progress: Progress {
+            call: step("a").hash(),
+            attempt: Attempt(2),
+            told: Payload::from_text(told).unwrap(),
+        },
+    };
+    for session in [one, two] {
+        store.open_session(&open_session(session)).await.unwrap();
+    }
+    let all = [one, two, unknown];
+    assert!(store.kept_progress(&all).await.unwrap().is_empty());
+    let (first, later) = (vec![running("1")], vec![running(r#""\u0000""#), running("[2]")]);
+    for (session, told) in [(one, &first), (two, &first), (one, &later), (unknown, &first)] {
+        store.keep_progress(session, told).await.unwrap();
+    }
+    store.end_session(one, true).await.unwrap();
+    // It comes too late.
+    store.keep_progress(one, &first).await.unwrap();
+    let kept = store.kept_progress(&all).await.unwrap();
+    assert_eq!(kept, HashMap::from([(one, later), (two, first)]));
+    assert_eq!(store.sessions().await.unwrap().len(), 1);
 }

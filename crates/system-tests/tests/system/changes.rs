@@ -3,9 +3,10 @@
 
 use everstep::{Error, Registry, Step, Workflow};
 use everstep_engine::Answer;
-use everstep_protocol::{BuildName, journal::ParkCode};
+use everstep_protocol::{BuildName, Pool, journal::ParkCode};
 use everstep_store::StatusWord;
 use everstep_system_tests::{on_both, world::WorkerSettings};
+use futures::future;
 use serde::{Serialize, de::DeserializeOwned};
 
 fn build(name: &str) -> impl FnOnce(&mut WorkerSettings) {
@@ -47,5 +48,39 @@ on_both! {
         world.add_worker_with(counts("other".to_owned()), build("build-3")).await;
         assert_eq!(world.retry("counts", "one", "deployed").await, Answer::Done);
         assert_eq!(world.end("counts", "one").await.output::<Option<String>>().as_deref(), Some("many"));
+    }
+
+    /// The call is open while the code changes; the pool answers afterwards.
+    async fn p08_a_remote_step_whose_input_changed_is_treated_like_an_inline_one(setup) {
+        fn caller(input: u32) -> Registry {
+            Registry::new().workflow_fn("caller", move |cx: Workflow, (): ()| async move {
+                let call = cx.remote::<u32>("square", input).on("numbers");
+                let (square, nap) = future::join(call, cx.sleep("nap", "600ms")).await;
+                nap?;
+                square
+            })
+        }
+        let mut world = setup.serve(caller(7)).await;
+        let mut current = 0;
+        for (id, name, code) in [("same", "build-1", ParkCode::JournalMismatch), ("other", "build-2", ParkCode::InputChanged)] {
+            world.begin("caller", id, &()).await;
+            world.until("caller", id, "waiting", |view| view.status == StatusWord::Waiting).await;
+            world.stop_worker(current).await;
+            current = world.add_worker_with(caller(8), build(name)).await;
+            let parked = world.until("caller", id, "parked", |view| view.status == StatusWord::Attention).await;
+            let (_, parked) = parked.parked.expect("it says why");
+            assert_eq!(parked.code, code, "{parked:?}");
+            assert!(parked.message.contains("step \"square\" #1"), "{parked:?}");
+            if id == "same" {
+                world.stop_worker(current).await;
+                current = world.add_worker_with(caller(7), build(name)).await;
+            }
+        }
+        // With its outcome there is nothing left to choose: it is used, though it is that of the former input.
+        let pool = Registry::new().function("square", |_: Step, n: u32| async move { Ok::<_, Error>(n * n) });
+        world.add_worker_with(pool, |settings| settings.pools = vec![Pool::new("numbers").expect("a name")]).await;
+        world.eventually("the pool has answered", async || world.attempts("caller", "other").await.len() == 1).await;
+        assert_eq!(world.retry("caller", "other", "answered").await, Answer::Done);
+        assert_eq!(world.end("caller", "other").await.output::<u32>(), 49);
     }
 }

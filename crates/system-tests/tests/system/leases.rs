@@ -65,6 +65,7 @@ fn report(grant: &Grant, number: u64, output: &str) -> WorkerItem {
             input: Fingerprint::of(&Payload::null()).expect("canonical"),
             policy: everstep::Policy::default(),
             outcome: AttemptOutcome::Succeeded(Payload::encode(output).expect("it has a JSON form")),
+            progress: None,
         }],
         opened: Vec::new(),
         then: Then::Continue,

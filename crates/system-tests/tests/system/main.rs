@@ -6,6 +6,7 @@
 mod changes;
 mod instances;
 mod leases;
+mod progress;
 mod queues;
 mod remote;
 mod replay;

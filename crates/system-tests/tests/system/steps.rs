@@ -264,7 +264,6 @@ on_both! {
             look.retry(Retry::constant(delay).limit(4)).await
         });
         let world = setup.serve(registry).await;
-        // Progress survives as long as the worker holds the instance; a suspension between attempts loses it (open).
         world.begin("told", "one", &20_u64).await;
         let told = world.end("told", "one").await.output::<serde_json::Value>();
         let (_, record) = world.attempts("told", "one").await.pop().expect("it has attempts");

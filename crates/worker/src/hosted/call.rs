@@ -2,7 +2,7 @@
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
+    sync::{Arc, PoisonError},
 };
 
 use everstep_engine::{
@@ -37,6 +37,9 @@ pub(super) struct Known {
     attempt: Attempt,
     pinned: Option<(StepKey, Policy)>,
     first_at: Option<Timestamp>,
+    /// What the attempts before told last of their progress.
+    last: Option<Payload>,
+    /// What the one that runs has told.
     progress: Progress,
 }
 
@@ -84,6 +87,7 @@ impl Known {
             attempt: Attempt::FIRST,
             pinned: None,
             first_at: None,
+            last: None,
             progress: Arc::default(),
         }
     }
@@ -107,6 +111,8 @@ impl Known {
         self.attempt = start.attempt;
         self.pinned.clone_from(&start.pinned);
         self.first_at = start.first_at;
+        self.last.clone_from(&start.progress);
+        self.progress = Arc::default();
     }
 
     pub(super) fn order(&self, number: u64, info: &super::InstanceInfo) -> Option<Order> {
@@ -121,8 +127,9 @@ impl Known {
             key: self.pinned.as_ref().map_or(self.key, |(key, _)| *key),
             policy: self.policy(),
         };
-        let (run, delay, progress) = (step.run.clone(), step.delay.clone(), self.progress.clone());
-        Some(Order { number, info, run, delay, progress })
+        let (run, delay) = (step.run.clone(), step.delay.clone());
+        let (last, progress) = (self.last.clone(), self.progress.clone());
+        Some(Order { number, info, run, delay, last, progress })
     }
 
     /// The wait that a report opens.
@@ -158,7 +165,9 @@ impl Known {
                 AttemptOutcome::Failed { failure, retry_in }
             }
         };
-        self.record(ended.attempt, ended.ran_for, outcome)
+        let follows = matches!(outcome, AttemptOutcome::Failed { retry_in: Some(_), .. });
+        let progress = follows.then(|| told(&self.progress)).flatten();
+        AttemptEnd { progress, ..self.record(ended.attempt, ended.ran_for, outcome) }
     }
 
     /// The record of an attempt that was lost with its worker (rule W11); `last` if no later one is to be charged.
@@ -199,6 +208,7 @@ impl Known {
             input: self.fingerprint,
             policy: self.policy(),
             outcome,
+            progress: None,
         }
     }
 
@@ -227,6 +237,11 @@ pub(crate) fn asked_delay(
             Asked::Policy
         }
     }
+}
+
+/// What an attempt has told.
+pub(crate) fn told(progress: &Progress) -> Option<Payload> {
+    progress.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
 /// Whether no further attempt follows.

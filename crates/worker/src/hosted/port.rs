@@ -80,11 +80,13 @@ pub struct Order {
     pub run: StepFn,
     /// Computes the delay after a failure.
     pub delay: Option<DelayFn>,
-    /// The last progress of the call's attempts in this worker.
+    /// What the attempts before told last of their progress.
+    pub last: Option<Payload>,
+    /// What this one tells.
     pub progress: Progress,
 }
 
-/// The last progress of a call's attempts.
+/// What an attempt told last of its progress. Each attempt has its own: what one that is written off still tells is nobody's.
 pub type Progress = Arc<Mutex<Option<Payload>>>;
 
 /// An attempt that has ended.

@@ -80,12 +80,17 @@ impl Coordinator {
                 return vec![(session, item)];
             }
             WorkerItem::StepClaim { call, .. } => What::StepClaim { session, call },
-            WorkerItem::StepReport { call, epoch, ran_for, outcome, .. } => {
-                What::StepReport { session, build, call, epoch, ran_for, outcome }
+            WorkerItem::StepReport { call, epoch, ran_for, outcome, progress, .. } => {
+                What::StepReport { session, build, call, epoch, ran_for, outcome, progress }
             }
-            WorkerItem::StepGiveBack { call, epoch, .. } => {
-                What::StepLeaseEnded { session, build, call, epoch: Some(epoch), counts: false }
-            }
+            WorkerItem::StepGiveBack { call, epoch, .. } => What::StepLeaseEnded {
+                session,
+                build,
+                call,
+                epoch: Some(epoch),
+                counts: false,
+                progress: None,
+            },
         };
         self.on(instance, what).1
     }

@@ -221,10 +221,15 @@ impl State {
         let mut said = Said::new();
         for (uid, subject) in held {
             let what = match subject.call() {
-                None => What::LeaseEnded { session, epoch: None, slots: 10, counts },
-                Some(call) => {
-                    What::StepLeaseEnded { session, build: "b1".parse().unwrap(), call, epoch: None, counts }
-                }
+                None => What::LeaseEnded { session, epoch: None, slots: 10, counts, progress: Vec::new() },
+                Some(call) => What::StepLeaseEnded {
+                    session,
+                    build: "b1".parse().unwrap(),
+                    call,
+                    epoch: None,
+                    counts,
+                    progress: None,
+                },
             };
             said.extend(self.co.on(uid, what).1);
         }

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicU32, Ordering},
 };
 
-use everstep_protocol::{FailureKind, limits::Limits};
+use everstep_protocol::{FailureKind, Payload, limits::Limits};
 use everstep_sdk::{Error, Registry, Retry, Step, Workflow};
 
 use crate::rig::{Log, Rig};
@@ -294,4 +294,57 @@ fn w31_the_body_gets_the_value_decoded_from_the_recorded_text() {
         Ok::<_, Error>((value.kept, value.skipped))
     });
     assert_eq!(Rig::new(registry).output::<(u32, u32)>(), (1, 0));
+}
+
+/// Each attempt tells ten times its number, and the third returns what it was given.
+fn telling(delay: &'static str) -> Registry {
+    Registry::new().workflow_fn("w", move |cx: Workflow, (): ()| async move {
+        let step = cx.step("a", (), async |step: Step, (): ()| {
+            let last = step.last_progress::<u32>();
+            if step.attempt() < 3 {
+                step.heartbeat(10 * step.attempt())?;
+                return Err(Error::failed("again"));
+            }
+            Ok(last)
+        });
+        step.retry(Retry::constant(delay).limit(5)).await
+    })
+}
+
+#[test]
+fn p05_progress_outlives_the_lease_and_the_worker() {
+    for delay in ["0s", "1h"] {
+        let mut rig = Rig::new(telling(delay));
+        for _ in 0..2 {
+            rig.exchange();
+            while rig.orders.is_empty() {
+                if rig.co.is_ready(rig.uid) {
+                    rig.claim();
+                } else {
+                    assert!(rig.wait());
+                }
+                rig.exchange();
+            }
+            rig.attempt();
+            rig.exchange();
+            rig.crash(false);
+        }
+        assert_eq!(rig.output::<Option<u32>>(), Some(20), "{:?}", rig.words());
+    }
+}
+
+#[test]
+fn p05_an_attempt_that_is_over_tells_nobody_any_more() {
+    let mut rig = Rig::new(telling("0s"));
+    rig.claim();
+    rig.exchange();
+    let late = rig.orders[0].progress.clone();
+    rig.attempt();
+    *late.lock().unwrap() = Some(Payload::encode(&10).unwrap());
+    rig.exchange();
+    *late.lock().unwrap() = Some(Payload::encode(&99).unwrap());
+    assert_eq!(rig.orders[0].last, Some(Payload::encode(&10).unwrap()));
+    rig.attempt();
+    rig.exchange();
+    assert_eq!(rig.orders[0].last, Some(Payload::encode(&20).unwrap()));
 }

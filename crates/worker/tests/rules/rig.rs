@@ -200,7 +200,14 @@ impl Rig {
     /// Runs the oldest attempt to its end. Its outcome is told, and no turn taken.
     pub fn attempt(&mut self) -> bool {
         let Some(order) = self.orders.pop_front() else { return false };
-        let (step, _cancel) = Step::new(order.info.clone(), Arc::new(|_| {}), None);
+        let (step, _cancel) = Step::new(
+            order.info.clone(),
+            Arc::new({
+                let told = order.progress.clone();
+                move |progress| *told.lock().unwrap() = Some(progress)
+            }),
+            order.last.clone(),
+        );
         let run = order.run.clone();
         let result =
             futures::executor::block_on(AssertUnwindSafe(async move { run(step).await }).catch_unwind())
@@ -276,7 +283,7 @@ impl Rig {
         self.inbox.clear();
         self.orders.clear();
         let (session, slots) = (self.session, 100);
-        self.co.on(self.uid, What::LeaseEnded { session, epoch: None, slots, counts });
+        self.co.on(self.uid, What::LeaseEnded { session, epoch: None, slots, counts, progress: Vec::new() });
         self.session = SessionId::generate();
     }
 
