@@ -89,10 +89,16 @@ async fn commit(shared: &Arc<Shared>, inputs: &Arc<Vec<Input>>) -> Result<Decide
         let timer = shared.metrics.commit_seconds.start_timer();
         let result = shared.store.transact(needs, decide).await;
         timer.observe_duration();
-        let decided = std::mem::take(&mut *out.lock().unwrap_or_else(PoisonError::into_inner));
-        let Err(error) = result else {
-            shared.metrics.batch_inputs.observe(inputs.len() as f64);
-            return Ok(decided);
+        let mut decided = std::mem::take(&mut *out.lock().unwrap_or_else(PoisonError::into_inner));
+        let error = match result {
+            Ok(over) => {
+                shared.metrics.batch_inputs.observe(inputs.len() as f64);
+                decided
+                    .effects
+                    .extend(over.iter().map(|step| Effect::step_over(step.uid, step.call, step.lease)));
+                return Ok(decided);
+            }
+            Err(error) => error,
         };
         undo(shared, &decided);
         shared.metrics.batch_failures.with_label_values(&[kind_word(error.kind())]).inc();

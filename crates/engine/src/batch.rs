@@ -212,6 +212,11 @@ impl Batch {
             self.fold.entry(&head, entry);
         }
         for change in decision.changes {
+            if change == Change::Everything {
+                // Leases of this very batch were never stored, so the store cannot name them when it clears the instance.
+                let begun = self.fold.begun_steps(head.uid);
+                self.effects.extend(begun.map(|(call, lease)| Effect::step_over(head.uid, call, lease)));
+            }
             self.fold.change(before, &head, &change, &self.loaded.rows, self.loaded.now);
             overlay(&mut self.loaded.rows, head.uid, change);
         }

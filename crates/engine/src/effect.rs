@@ -123,6 +123,14 @@ pub enum Effect {
     },
 }
 
+impl Effect {
+    /// The lease of a remote step is over with its instance: its attempt is cancelled (rules P30, W39).
+    #[must_use]
+    pub const fn step_over(instance: InstanceUid, call: CallHash, lease: Lease) -> Self {
+        Self::Item(lease.session, CoordinatorItem::StepFence { instance, call, epoch: lease.epoch })
+    }
+}
+
 /// What whoever sent an input learns, and what is counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {

@@ -211,7 +211,14 @@ fn world_with_room(credits: u64) -> Store {
 fn sent(effects: &[Effect]) -> Vec<&'static str> {
     let words = effects.iter().map(effect_word);
     // Offers are decided for a batch as a whole, by what is still ready at its end.
-    words.filter(|word| !word.starts_with("offer")).collect()
+    // Holders of steps that end with their instance are told after everything else.
+    words.filter(|word| !word.starts_with("offer") && *word != "step fence").collect()
+}
+
+/// Who is told that the lease of which step is over, in whatever order.
+fn step_fences(effects: &[Effect]) -> Vec<String> {
+    let fences = effects.iter().filter(|effect| effect_word(effect) == "step fence");
+    fences.map(|effect| format!("{effect:?}")).collect()
 }
 
 proptest! {
@@ -223,16 +230,22 @@ proptest! {
         for batch in batches {
             let mut inputs = Vec::new();
             let (mut answers, mut effects): (Vec<Answer>, Vec<_>) = (Vec::new(), Vec::new());
+            let mut fences = Vec::new();
             for choice in batch {
                 let Some(input) = world.input(choice, &single) else { continue };
                 let out = single.batch(std::slice::from_ref(&input));
                 answers.extend(out.answers());
                 effects.extend(sent(&out.effects));
+                fences.extend(step_fences(&out.effects));
                 inputs.push(input);
             }
             let out = batched.batch(&inputs);
             prop_assert_eq!(out.answers(), answers, "{:#?}", inputs);
             prop_assert_eq!(sent(&out.effects), effects, "{:#?}", inputs);
+            let mut together = step_fences(&out.effects);
+            together.sort_unstable();
+            fences.sort_unstable();
+            prop_assert_eq!(together, fences, "{:#?}", inputs);
             prop_assert_eq!(&single.tables, &batched.tables, "{:#?}", inputs);
             single.pass(1);
             batched.pass(1);

@@ -13,7 +13,7 @@ use everstep_engine::{
 use everstep_protocol::{
     Attempt, Call, Epoch, FailureKind, Millis, Policy,
     journal::{Fact, Outcome},
-    message::{AttemptOutcome, OpenWait, StepGrant, Then},
+    message::{AttemptOutcome, CoordinatorItem, OpenWait, StepGrant, Then},
     policy::{Backoff, Limit},
 };
 use support::*;
@@ -279,6 +279,17 @@ fn w39_terminate_deletes_the_step() {
         assert!(late.writes.is_empty());
         assert_eq!(store.words(), ["started", "opened", "ended"]);
     }
+}
+
+#[test]
+fn p30_a_step_that_is_claimed_and_ended_in_one_batch_is_cancelled() {
+    let mut store = waiting(Policy::default());
+    let terminate = What::Terminate { operation: "t".to_owned(), reason: None };
+    let out = store.batch(&[on(uid(1), claim()), on(uid(1), terminate)]);
+    assert_eq!(out.sent(), ["step grant", "step fence"]);
+    let fence = CoordinatorItem::StepFence { instance: uid(1), call: img().hash(), epoch: Epoch(1) };
+    assert!(matches!(&out.effects[1], Effect::Item(S2, item) if *item == fence), "{:?}", out.effects);
+    assert!(store.tables.leases.is_empty());
 }
 
 #[test]

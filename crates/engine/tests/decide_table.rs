@@ -100,11 +100,11 @@ fn row(what: &What) -> [&'static str; 6] {
             ["attempted push", "attempted push", "attempted", "attempted", "attempted", "nothing"]
         }
         "terminate" => [
-            "ended fence -> ended",
-            "ended fence -> ended",
-            "ended -> ended",
-            "ended -> ended",
-            "ended -> ended",
+            "ended fence step fence -> ended",
+            "ended fence step fence -> ended",
+            "ended step fence -> ended",
+            "ended step fence -> ended",
+            "ended step fence -> ended",
             "noted",
         ],
         "unwritable" => [

@@ -26,7 +26,7 @@ use everstep_engine::{
     Writes,
     account::Kept,
     batch::Loaded,
-    rows::{Needs, Subject},
+    rows::{Lease, Needs, Subject},
     start::{Decided, NameKey},
 };
 use everstep_protocol::{
@@ -58,7 +58,10 @@ pub trait Instances: Send + Sync + std::fmt::Debug + 'static {
     /// Errors: [`ErrorKind::Unavailable`] (nothing is known to be written, repeating is safe), [`ErrorKind::Conflict`] (somebody
     /// took a name or message meanwhile, nothing was written: run it again), [`ErrorKind::Refused`] (the store will not take
     /// these rows, nothing was written: find the culprit by halves).
-    async fn transact(&self, needs: Needs, decide: Decide) -> Result<(), Error>;
+    ///
+    /// Answers with the leases of remote steps that ended because their instance was cleared: only the statement that deletes
+    /// them finds them, since no decision reads rows whose number grows with the instance (rule W21).
+    async fn transact(&self, needs: Needs, decide: Decide) -> Result<Vec<StepOver>, Error>;
 
     /// The entries after a position, in order, for each range: at least one if there is any, then up to `bytes_max` of payload
     /// and 1,000 entries.
@@ -99,6 +102,17 @@ pub struct LeaseRow {
     pub subject: Subject,
     /// The lease's epoch.
     pub epoch: Epoch,
+}
+
+/// The lease of a remote step that ended with its instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StepOver {
+    /// The instance.
+    pub uid: InstanceUid,
+    /// Its call.
+    pub call: CallHash,
+    /// Who held it, under which epoch.
+    pub lease: Lease,
 }
 
 /// What a heartbeat says for the store's purposes.

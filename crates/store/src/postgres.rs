@@ -43,7 +43,7 @@ pub use self::statements::{Statement, hot_statements};
 #[doc(hidden)]
 pub use self::views::ended_lists;
 use self::{fault::Fault, trip::Trip};
-use crate::{Decide, Error, ErrorKind, Instances, Range};
+use crate::{Decide, Error, ErrorKind, Instances, Range, StepOver};
 
 const CONNECTING: &str = "connecting to PostgreSQL";
 /// How long the database's machine may not answer before a connection counts as gone.
@@ -162,7 +162,7 @@ impl Instances for PostgresStore {
         Ok(Incarnation(incarnation as u64))
     }
 
-    async fn transact(&self, needs: Needs, decide: Decide) -> Result<(), Error> {
+    async fn transact(&self, needs: Needs, decide: Decide) -> Result<Vec<StepOver>, Error> {
         const DOING: &str = "a transaction";
         let client = self.client(DOING).await?;
         transaction::run(client, needs, decide).await.map_err(|fault| fault.into_error(DOING))

@@ -57,7 +57,7 @@ suites! {
     remote::{
         w39_a_remote_step_has_a_lease_of_its_own,
         a_remote_step_is_tried_again,
-        an_end_clears_everything,
+        p30_an_end_clears_everything_and_names_who_held_its_steps,
         steps_of_one_name_in_two_instances_are_apart,
     },
     names::{

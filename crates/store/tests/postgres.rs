@@ -74,7 +74,7 @@ impl Held {
             let _ = tokio::task::block_in_place(|| may_go_on.recv());
             writes(loaded)
         };
-        let done = tokio::spawn(async move { store.transact(needs, Box::new(decide)).await });
+        let done = tokio::spawn(async move { store.transact(needs, Box::new(decide)).await.map(drop) });
         tokio::task::spawn_blocking(move || is_inside.recv().unwrap()).await.unwrap();
         Self { go_on, done }
     }
@@ -125,7 +125,7 @@ async fn a_racing_start_waits_and_is_a_conflict() {
                 batch.apply(&input, &mut room);
                 batch.finish(&mut room).0
             };
-            store.transact(needs, Box::new(decide)).await
+            store.transact(needs, Box::new(decide)).await.map(drop)
         })
     };
     let racers = [race(1), race(2)];

@@ -62,6 +62,16 @@ impl<K: Ord + Copy + Hash, R> Table<K, R> {
         self.0.retain(|key, _| keep(key));
     }
 
+    /// Forgets the inserts of these rows, and keeps their deletes.
+    fn forget_inserts(&mut self, of: impl Fn(&K) -> bool) {
+        self.0.retain(|key, slot| {
+            if of(key) {
+                slot.insert = None;
+            }
+            slot.delete || slot.insert.is_some()
+        });
+    }
+
     fn split(self) -> (Vec<K>, Vec<(K, R)>) {
         let mut deletes = Vec::new();
         let mut inserts = Vec::new();
@@ -164,12 +174,21 @@ impl Fold {
         if before.waits > 0 || self.waits.inserts(calls) {
             let is_step =
                 |(other, subject): &(InstanceUid, Subject)| *other == uid && subject.call().is_some();
-            self.leases.retain(|key| !is_step(key));
+            // Leases that had ended before stay deletes: whoever held them is not told again that they are over.
+            self.leases.forget_inserts(is_step);
             self.ready.retain(|key| !is_step(key));
             self.waits.retain(|(other, _)| *other != uid);
             self.remotes.retain(|(other, _)| *other != uid);
             self.cleared.insert(uid);
         }
+    }
+
+    /// Leases of remote steps of an instance that the batch begins.
+    pub(super) fn begun_steps(&self, uid: InstanceUid) -> impl Iterator<Item = (CallHash, Lease)> + '_ {
+        let keys = (uid, Subject::INSTANCE)..=(uid, Subject([u8::MAX; 16]));
+        let inserts =
+            self.leases.0.range(keys).filter_map(|((_, subject), slot)| Some((subject, slot.insert?)));
+        inserts.filter_map(|(subject, lease)| Some((subject.call()?, lease)))
     }
 
     pub(super) fn finish(self) -> Writes {

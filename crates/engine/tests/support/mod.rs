@@ -349,8 +349,8 @@ impl Store {
         }
         let mut batch = Batch::new(self.load(&needs), self.rules.clone());
         let verdicts = inputs.iter().map(|input| batch.apply(input, &mut self.room)).collect();
-        let (writes, effects, credits) = batch.finish(&mut self.room);
-        self.write(&writes);
+        let (writes, mut effects, credits) = batch.finish(&mut self.room);
+        effects.extend(self.write(&writes));
         self.check();
         Out { verdicts, effects, writes, credits }
     }
@@ -400,7 +400,8 @@ impl Store {
         }
     }
 
-    fn write(&mut self, writes: &Writes) {
+    /// Gives what a coordinator sends for the leases that the store cleared.
+    fn write(&mut self, writes: &Writes) -> Vec<Effect> {
         let tables = &mut self.tables;
         for head in &writes.created {
             assert!(tables.heads.insert(head.uid, head.clone()).is_none(), "created twice");
@@ -426,6 +427,11 @@ impl Store {
         delete(&mut tables.waits, &writes.wait_deletes);
         delete(&mut tables.remotes, &writes.remote_deletes);
         delete(&mut tables.parked, &writes.parked_deletes);
+        let is_cleared = |((uid, subject), lease): (&(InstanceUid, Subject), &Lease)| {
+            let call = subject.call().filter(|_| writes.cleared.contains(uid))?;
+            Some(Effect::step_over(*uid, call, *lease))
+        };
+        let over = tables.leases.iter().filter_map(is_cleared).collect();
         for cleared in &writes.cleared {
             tables.leases.retain(|(uid, subject), _| uid != cleared || *subject == Subject::INSTANCE);
             tables.ready.retain(|(uid, subject), _| uid != cleared || *subject == Subject::INSTANCE);
@@ -445,6 +451,7 @@ impl Store {
             writes.operations.iter().map(|row| ((row.0, row.1.clone()), row.2.clone())),
         );
         insert(&mut tables.outbox, writes.outbox.iter().map(|row| (row.instance, row.clone())));
+        over
     }
 
     /// The invariants of every instance.

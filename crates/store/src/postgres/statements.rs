@@ -55,7 +55,8 @@ statements! {
         WHERE instance = ANY($1::uuid[]) AND subject = '\\x00000000000000000000000000000000'";
     LEASE_DELETE = file!("lease_delete");
     LEASE_CLEAR = "DELETE FROM lease
-        WHERE instance = ANY($1::uuid[]) AND subject > '\\x00000000000000000000000000000000'";
+        WHERE instance = ANY($1::uuid[]) AND subject > '\\x00000000000000000000000000000000'
+        RETURNING instance, subject, session, epoch";
     LEASE_INSERT = "INSERT INTO lease (instance, subject, session, epoch)
         SELECT * FROM unnest($1::uuid[], $2::bytea[], $3::uuid[], $4::bigint[])";
     READY_END = "DELETE FROM ready

@@ -4,7 +4,7 @@ use deadpool_postgres::Object;
 use everstep_engine::rows::Needs;
 
 use super::{fault::Fault, load, trip::Trip, write};
-use crate::Decide;
+use crate::{Decide, StepOver};
 
 /// A connection inside a transaction. Dropped there, it is closed and the database rolls back: it never returns to the pool
 /// in the middle of something.
@@ -33,7 +33,7 @@ impl Drop for Open {
     }
 }
 
-pub(super) async fn run(client: Object, needs: Needs, decide: Decide) -> Result<(), Fault> {
+pub(super) async fn run(client: Object, needs: Needs, decide: Decide) -> Result<Vec<StepOver>, Fault> {
     let open = Open::new(client);
     let (loaded, places) = match load::load(open.client(), needs).await {
         Ok(loaded) => loaded,
@@ -42,17 +42,22 @@ pub(super) async fn run(client: Object, needs: Needs, decide: Decide) -> Result<
     let now = loaded.now;
     let writes = decide(loaded);
     let mut trip = Trip::new(open.client());
-    match write::plan(&writes, &places, now, &mut trip).await {
-        Ok(()) => trip.command("COMMIT"),
+    let cleared = match write::plan(&writes, &places, now, &mut trip).await {
+        Ok(cleared) => {
+            trip.command("COMMIT");
+            cleared
+        }
         Err(fault) => {
             drop(trip);
             return Err(roll_back(open, fault).await);
         }
-    }
+    };
     match trip.run().await {
-        Ok(_) => {
+        Ok(answers) => {
             open.done();
-            Ok(())
+            let rows = cleared.and_then(|at| answers.get(at)).map_or(&[][..], |answered| &answered.rows);
+            // It is committed: what cannot be read here only makes the holders learn of it later.
+            Ok(write::steps_over(rows).unwrap_or_default())
         }
         // The COMMIT came behind the statement that failed, and so was a rollback; this one only makes sure that the
         // connection still answers.

@@ -34,6 +34,11 @@ impl<'a> Trip<'a> {
         Self { client, statements: Vec::with_capacity(24) }
     }
 
+    /// How many statements there are: the place of the next one's answer.
+    pub(super) fn len(&self) -> usize {
+        self.statements.len()
+    }
+
     /// Adds a command without parameters or answer.
     pub(super) fn command(&mut self, sql: &'static str) {
         let client = self.client;

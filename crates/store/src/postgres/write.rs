@@ -1,33 +1,40 @@
 //! Writes what a batch has decided: one statement a table and way of writing, all sent together with the COMMIT. Deletes come
 //! before inserts. What must not fail silently makes its statement fail, so that the COMMIT behind it rolls back.
 
-use everstep_engine::{Writes, lifecycle::Lifecycle, rows::Subject};
-use everstep_protocol::{CallHash, InstanceUid, Timestamp};
+use everstep_engine::{
+    Writes,
+    lifecycle::Lifecycle,
+    rows::{Lease, Subject},
+};
+use everstep_protocol::{CallHash, Epoch, InstanceUid, SessionId, Timestamp};
+use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::{
     fault::Fault,
     load::{Places, ids},
-    rows::{Bytes16, Raw, Tid, call_kind_code, clean, remote_body},
+    rows::{Bytes16, Raw, Tid, call_kind_code, clean, hash, remote_body, uid},
     statements as sql,
     trip::{Trip, params},
 };
-use crate::{ErrorKind, answer, fact};
+use crate::{ErrorKind, StepOver, answer, fact};
 
-/// Adds the statements for the writes to a trip. `now` is the batch's time.
+/// Adds the statements for the writes to a trip. `now` is the batch's time. Says which of the trip's statements answers with
+/// the leases of remote steps that end with their instances, if there is one.
 pub(super) async fn plan<'a>(
     writes: &'a Writes,
     places: &Places,
     now: Timestamp,
     trip: &mut Trip<'a>,
-) -> Result<(), Fault> {
+) -> Result<Option<usize>, Fault> {
     heads(writes, places, trip).await?;
     created(writes, now, trip).await?;
     journal(writes, trip).await?;
-    deletes(writes, trip).await?;
+    let cleared = deletes(writes, trip).await?;
     leases_and_ready(writes, trip).await?;
     waits_and_remotes(writes, trip).await?;
-    rest(writes, now, trip).await
+    rest(writes, now, trip).await?;
+    Ok(cleared)
 }
 
 async fn heads(writes: &Writes, places: &Places, trip: &mut Trip<'_>) -> Result<(), Fault> {
@@ -134,7 +141,7 @@ async fn journal<'a>(writes: &'a Writes, trip: &mut Trip<'a>) -> Result<(), Faul
     trip.execute(sql::JOURNAL_INSERT, params).await
 }
 
-async fn deletes<'a>(writes: &'a Writes, trip: &mut Trip<'a>) -> Result<(), Fault> {
+async fn deletes<'a>(writes: &'a Writes, trip: &mut Trip<'a>) -> Result<Option<usize>, Fault> {
     let (instances, steps) = by_subject(&writes.lease_deletes);
     if !instances.is_empty() {
         trip.execute(sql::LEASE_END, params![instances]).await?;
@@ -158,10 +165,13 @@ async fn deletes<'a>(writes: &'a Writes, trip: &mut Trip<'a>) -> Result<(), Faul
         let (instances, calls) = by_call(&writes.remote_deletes);
         trip.execute(sql::REMOTE_DELETE, params![instances, calls]).await?;
     }
+    let mut cleared = None;
     if !writes.cleared.is_empty() {
-        for statement in [sql::WAIT_CLEAR, sql::REMOTE_CLEAR, sql::LEASE_CLEAR, sql::READY_CLEAR] {
+        for statement in [sql::WAIT_CLEAR, sql::REMOTE_CLEAR, sql::READY_CLEAR] {
             trip.execute(statement, params![ids(&writes.cleared)]).await?;
         }
+        cleared = Some(trip.len());
+        trip.rows(sql::LEASE_CLEAR, params![ids(&writes.cleared)]).await?;
     }
     if !writes.parked_deletes.is_empty() {
         trip.execute(sql::ATTENTION_DELETE, params![ids(&writes.parked_deletes)]).await?;
@@ -171,7 +181,17 @@ async fn deletes<'a>(writes: &'a Writes, trip: &mut Trip<'a>) -> Result<(), Faul
             writes.sent.iter().map(|(uid, run)| (uid.0, run.0 as i32)).unzip();
         trip.execute(sql::OUTBOX_DELETE, params![instances, runs]).await?;
     }
-    Ok(())
+    Ok(cleared)
+}
+
+/// The leases of remote steps that ended with their instances.
+pub(super) fn steps_over(rows: &[Row]) -> Result<Vec<StepOver>, Fault> {
+    let step_over = |row: &Row| {
+        let lease =
+            Lease { session: SessionId(row.try_get(2)?), epoch: Epoch(row.try_get::<_, i64>(3)? as u64) };
+        Ok(StepOver { uid: uid(row, 0)?, call: CallHash(hash(row, 1)?), lease })
+    };
+    rows.iter().map(step_over).collect()
 }
 
 async fn leases_and_ready<'a>(writes: &'a Writes, trip: &mut Trip<'a>) -> Result<(), Fault> {

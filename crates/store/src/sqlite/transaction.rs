@@ -6,7 +6,7 @@ use everstep_protocol::{Incarnation, InstanceUid, journal::Entry};
 use rusqlite::{Connection, params};
 
 use super::{SqliteStore, column, fault, journal, load, write};
-use crate::{Decide, Error, Instances, Range};
+use crate::{Decide, Error, Instances, Range, StepOver};
 
 const FIND: &str = "SELECT uid FROM instance_name WHERE namespace = ?1 AND workflow = ?2 AND id = ?3";
 
@@ -21,15 +21,15 @@ impl Instances for SqliteStore {
         self.reader.read("reading the incarnation", work).await
     }
 
-    async fn transact(&self, needs: Needs, decide: Decide) -> Result<(), Error> {
+    async fn transact(&self, needs: Needs, decide: Decide) -> Result<Vec<StepOver>, Error> {
         let work = move |connection: &Connection, now| {
             let loaded = load::load(connection, &needs, now)?;
             let writes = decide(loaded);
-            write::write(connection, &writes, now)?;
-            Ok((needs, writes))
+            let over = write::write(connection, &writes, now)?;
+            Ok((over, needs, writes))
         };
-        // They are dropped here, where nobody waits for the writer.
-        self.writer.write("running a batch", work).await.map(drop)
+        // The others are dropped here, where nobody waits for the writer.
+        self.writer.write("running a batch", work).await.map(|(over, _, _)| over)
     }
 
     async fn journal(&self, ranges: Vec<Range>, bytes_max: usize) -> Result<Vec<Vec<Entry>>, Error> {

@@ -4,13 +4,16 @@ use everstep_engine::{
     Head, Writes,
     batch::{JournalRow, ReadyRow},
     lifecycle::Lifecycle,
-    rows::{RemoteRow, Subject, WaitRow},
+    rows::{Lease, RemoteRow, Subject, WaitRow},
 };
-use everstep_protocol::{InstanceUid, Payload, Timestamp, wire};
+use everstep_protocol::{CallHash, Epoch, InstanceUid, Payload, Timestamp, wire};
 use rusqlite::{Connection, params};
 
-use super::fault::{Fault, Result};
-use crate::{Error, ErrorKind, answer, fact};
+use super::{
+    column,
+    fault::{Fault, Result},
+};
+use crate::{Error, ErrorKind, StepOver, answer, fact};
 
 const HEAD_INSERT: &str =
     "INSERT INTO instance (uid, namespace, workflow, id, run, generation, status, epoch, position,
@@ -44,12 +47,13 @@ const REMOTE_INSERT: &str =
     "INSERT INTO remote_step (uid, call, call_kind, call_name, call_count, called_after,
     attempt, epoch, first_at, granted_at, remote, progress)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
-const CLEARED: [&str; 4] = [
+const CLEARED: [&str; 3] = [
     "DELETE FROM wait WHERE uid = ?1",
     "DELETE FROM remote_step WHERE uid = ?1",
-    "DELETE FROM lease WHERE uid = ?1 AND subject <> zeroblob(16)",
     "DELETE FROM ready WHERE uid = ?1 AND subject <> zeroblob(16)",
 ];
+const LEASES_CLEARED: &str =
+    "DELETE FROM lease WHERE uid = ?1 AND subject <> zeroblob(16) RETURNING subject, session, epoch";
 const PARKED_DELETE: &str = "DELETE FROM attention WHERE uid = ?1";
 const PARKED_INSERT: &str = "INSERT INTO attention (uid, at, code, message) VALUES (?1, ?2, ?3, ?4)";
 const OPERATION_INSERT: &str = "INSERT INTO operation (uid, operation, at, answer) VALUES (?1, ?2, ?3, ?4)";
@@ -57,19 +61,21 @@ const OUTBOX_INSERT: &str = "INSERT INTO outbox (uid, run, at, routing_key, mess
     VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
 pub(super) const OUTBOX_DELETE: &str = "DELETE FROM outbox WHERE uid = ?1 AND run = ?2";
 
-/// Writes all rows of a batch.
-pub(super) fn write(connection: &Connection, writes: &Writes, now: Timestamp) -> Result<()> {
+/// Writes all rows of a batch. Gives the leases of remote steps that ended with their instances.
+pub(super) fn write(connection: &Connection, writes: &Writes, now: Timestamp) -> Result<Vec<StepOver>> {
     starts(connection, writes, now)?;
     heads(connection, &writes.heads)?;
     journal(connection, &writes.journal)?;
     deletes(connection, writes)?;
+    let over = clear(connection, &writes.cleared)?;
     leases(connection, writes)?;
     ready(connection, &writes.ready)?;
     waits(connection, &writes.waits)?;
     remotes(connection, &writes.remotes)?;
     parked(connection, writes)?;
     operations(connection, writes, now)?;
-    outbox(connection, &writes.outbox)
+    outbox(connection, &writes.outbox)?;
+    Ok(over)
 }
 
 const fn key(uid: &InstanceUid) -> &[u8; 16] {
@@ -218,11 +224,6 @@ fn deletes(connection: &Connection, writes: &Writes) -> Result<()> {
     delete(connection, WAIT_DELETE, waits)?;
     let remotes = writes.remote_deletes.iter().map(|(uid, call)| (uid, &call.0));
     delete(connection, REMOTE_DELETE, remotes)?;
-    for uid in &writes.cleared {
-        for statement in CLEARED {
-            connection.prepare_cached(statement)?.execute([key(uid)])?;
-        }
-    }
     for uid in &writes.parked_deletes {
         connection.prepare_cached(PARKED_DELETE)?.execute([key(uid)])?;
     }
@@ -230,6 +231,23 @@ fn deletes(connection: &Connection, writes: &Writes) -> Result<()> {
         connection.prepare_cached(OUTBOX_DELETE)?.execute(params![key(uid), run.0])?;
     }
     Ok(())
+}
+
+/// Deletes all side rows of instances that have ended but those of the instances themselves.
+fn clear(connection: &Connection, cleared: &[InstanceUid]) -> Result<Vec<StepOver>> {
+    let mut over = Vec::new();
+    for uid in cleared {
+        for statement in CLEARED {
+            connection.prepare_cached(statement)?.execute([key(uid)])?;
+        }
+        let mut leases = connection.prepare_cached(LEASES_CLEARED)?;
+        let mut rows = leases.query([key(uid)])?;
+        while let Some(row) = rows.next()? {
+            let lease = Lease { session: column::session(row, 1)?, epoch: Epoch(column::count(row, 2)?) };
+            over.push(StepOver { uid: *uid, call: CallHash(row.get(0)?), lease });
+        }
+    }
+    Ok(over)
 }
 
 fn delete<'a>(

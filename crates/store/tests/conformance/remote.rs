@@ -12,7 +12,7 @@ use everstep_protocol::{
     message::{AttemptOutcome, OpenWait, Then},
     policy::Backoff,
 };
-use everstep_store::Store;
+use everstep_store::{StepOver, Store};
 
 use super::scene::{
     Reporting, Scene, build, epoch, failure, payload, remote_wait, sleep, sleeping, step, terminate,
@@ -107,7 +107,7 @@ pub(crate) async fn a_remote_step_is_tried_again(store: Arc<dyn Store>) {
     assert_eq!(attempted.attempt, Attempt(1));
 }
 
-pub(crate) async fn an_end_clears_everything(store: Arc<dyn Store>) {
+pub(crate) async fn p30_an_end_clears_everything_and_names_who_held_its_steps(store: Arc<dyn Store>) {
     let scene = Scene::new(store);
     let (leased, ready, nap) = (step("held"), step("ready"), sleep("nap"));
     let session = SessionId::generate();
@@ -121,7 +121,11 @@ pub(crate) async fn an_end_clears_everything(store: Arc<dyn Store>) {
     scene.on(uid, report).await;
     scene.on(uid, What::StepClaim { session, call: leased.hash() }).await;
     let neighbour = waiting(&scene, "o-2", &leased, Policy::default()).await;
-    assert_eq!(scene.on(uid, terminate("op")).await, Answer::Done);
+    scene.on(neighbour, What::StepClaim { session, call: leased.hash() }).await;
+    let ran = scene.run(vec![super::scene::on(uid, terminate("op"))]).await;
+    assert_eq!(ran.answers, [Answer::Done]);
+    let lease = Lease { session, epoch: epoch(1) };
+    assert_eq!(ran.steps_over, [StepOver { uid, call: leased.hash(), lease }]);
 
     let loaded = scene.look(uid, &[&leased, &ready, &nap]).await;
     let rows = &loaded.rows;
@@ -130,7 +134,7 @@ pub(crate) async fn an_end_clears_everything(store: Arc<dyn Store>) {
         rows.leases.is_empty() && rows.ready.is_empty() && rows.waits.is_empty() && rows.remotes.is_empty()
     );
     let loaded = scene.look(neighbour, &[&leased]).await;
-    assert_eq!((loaded.rows.waits.len(), loaded.rows.remotes.len(), loaded.rows.ready.len()), (1, 1, 1));
+    assert_eq!((loaded.rows.waits.len(), loaded.rows.remotes.len(), loaded.rows.leases.len()), (1, 1, 1));
     let late = self::report(session, &leased, 1, AttemptOutcome::Succeeded(Payload::null()));
     assert_eq!(scene.on(uid, late).await, Answer::Fenced);
 }

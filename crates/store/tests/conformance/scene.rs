@@ -16,7 +16,7 @@ use everstep_protocol::{
     journal::{End, Entry, Remote},
     message::{AttemptEnd, AttemptOutcome, Open, OpenSession, OpenWait, Report, Then},
 };
-use everstep_store::{Error, Range, Store};
+use everstep_store::{Error, Range, StepOver, Store};
 
 /// A store with an engine on top.
 pub(crate) struct Scene {
@@ -29,6 +29,7 @@ pub(crate) struct Scene {
 pub(crate) struct Ran {
     pub(crate) answers: Vec<Answer>,
     pub(crate) now: Timestamp,
+    pub(crate) steps_over: Vec<StepOver>,
 }
 
 impl Scene {
@@ -59,11 +60,12 @@ impl Scene {
             });
             let answers = answers.collect();
             let (writes, _, _) = batch.finish(&mut room);
-            *out.lock().unwrap() = Ran { answers, now };
+            *out.lock().unwrap() = Ran { answers, now, steps_over: Vec::new() };
             writes
         };
-        self.store.transact(needs, Box::new(decide)).await?;
-        Ok(Arc::into_inner(ran).expect("it was decided").into_inner().unwrap())
+        let steps_over = self.store.transact(needs, Box::new(decide)).await?;
+        let ran = Arc::into_inner(ran).expect("it was decided").into_inner().unwrap();
+        Ok(Ran { steps_over, ..ran })
     }
 
     /// Runs one input on an instance.
@@ -122,7 +124,7 @@ impl Scene {
 
     /// Writes rows as they are.
     pub(crate) async fn write(&self, needs: Needs, writes: Writes) -> Result<(), Error> {
-        self.store.transact(needs, Box::new(move |_| writes)).await
+        self.store.transact(needs, Box::new(move |_| writes)).await.map(drop)
     }
 }
 

@@ -1,10 +1,10 @@
 //! Remote steps: rule W39.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use everstep::{Error, FailureKind, Registry, Retry, Step, Workflow};
 use everstep_engine::Answer;
-use everstep_protocol::{Pool, StepKey, journal::Outcome};
+use everstep_protocol::{Millis, Pool, StepKey, journal::Outcome};
 use everstep_store::StatusWord;
 use everstep_system_tests::{Gate, Log, World, on_both, within};
 
@@ -154,6 +154,24 @@ on_both! {
         world.begin("caller", "two", &("held", 5)).await;
         assert_eq!(world.end("caller", "two").await.output::<u32>(), 49);
         assert_eq!(world.attempts("caller", "one").await.len(), 0);
+    }
+
+    async fn p30_terminate_cancels_the_remote_step_without_waiting_for_a_heartbeat(setup) {
+        let (log, gate, late) = (Log::new(), Gate::closed(), Gate::closed());
+        late.open();
+        let setup = setup.coordinator(|settings| {
+            settings.lease = Millis(180_000);
+            settings.heartbeat = Millis(60_000);
+        });
+        let mut world = setup.serve(caller()).await;
+        pool(&mut world, numbers(&log, &gate, &late)).await;
+        world.begin("caller", "one", &("held", 5)).await;
+        log.reached("held 1", 1).await;
+        assert_eq!(world.terminate("caller", "one", "op").await, Answer::Done);
+        let terminated = Instant::now();
+        log.reached("cancelled", 1).await;
+        // Long before the next heartbeat, and before its own timeout cancels it.
+        assert!(terminated.elapsed() < Duration::from_secs(10), "{:?}", terminated.elapsed());
     }
 
     async fn w39_remote_steps_survive_the_death_of_the_caller_and_of_the_coordinator(setup) {
