@@ -92,3 +92,20 @@ fn p05_a_dropped_handle_cancels_nothing() {
     assert!(step.cancelled().now_or_never().is_none());
     assert!(!step.is_cancelled());
 }
+
+#[test]
+fn p05_progress_of_4_kib_is_accepted_and_one_byte_more_is_refused() {
+    for (bytes, refused) in [(4 << 10, false), ((4 << 10) + 1, true)] {
+        let driver = Driver::new(move |cx: Workflow| async move {
+            let step = cx.step("import", bytes, async |step: Step, bytes: usize| {
+                step.heartbeat("x".repeat(bytes - 2))
+            });
+            Ok::<_, Error>(
+                step.await.err().map(|error| (error.name().to_owned(), error.message().to_owned())),
+            )
+        });
+        let error = driver.output::<Option<(String, String)>>();
+        let text = "step \"import\": the progress is 4097 bytes of JSON, the limit is 4096".to_owned();
+        assert_eq!(error, refused.then(|| ("TooLarge".to_owned(), text)));
+    }
+}
