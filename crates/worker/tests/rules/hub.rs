@@ -50,6 +50,8 @@ pub struct State {
     pub turned: Vec<Millis>,
     /// Answers nothing.
     pub deaf: bool,
+    /// Hears heartbeats and does not answer them.
+    pub mute: bool,
     offered_at: Instant,
 }
 
@@ -68,6 +70,7 @@ impl Hub {
             heartbeats: 0,
             turned: Vec::new(),
             deaf: false,
+            mute: false,
             offered_at: Instant::now(),
         };
         let hub = Self { state: Arc::new(Mutex::new(state)), broker: MemoryBroker::new() };
@@ -188,6 +191,9 @@ impl State {
             SessionMessage::Heartbeat(heartbeat) => {
                 self.heartbeats += 1;
                 self.turned.extend(heartbeat.turned);
+                if self.mute {
+                    return;
+                }
                 let session = heartbeat.session;
                 if !self.sessions.contains_key(&session) {
                     let item = CoordinatorItem::UnknownSession;
