@@ -5,6 +5,7 @@
 
 mod backend;
 mod drive;
+mod floor;
 mod report;
 mod role;
 mod workload;
@@ -34,6 +35,9 @@ struct Arguments {
     /// How often each is measured.
     #[arg(long, default_value_t = 1)]
     repeat: u32,
+    /// Instead of workloads: what the messages and commits of `seq5-one` cost on this machine without the engine.
+    #[arg(long)]
+    floor: bool,
     #[command(subcommand)]
     role: Option<role::Role>,
 }
@@ -48,6 +52,12 @@ fn main() -> anyhow::Result<()> {
         .init();
     if let Some(role) = arguments.role {
         return role.run();
+    }
+    if arguments.floor {
+        for _ in 0..arguments.repeat {
+            println!("{}", serde_json::to_string(&floor::measure(arguments.instances.unwrap_or(200))?)?);
+        }
+        return Ok(());
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(measure(arguments))

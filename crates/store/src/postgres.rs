@@ -31,7 +31,7 @@ use std::{str::FromStr, time::Duration};
 
 use async_trait::async_trait;
 use deadpool_postgres::{
-    Hook, HookError, Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime, Timeouts,
+    Hook, HookError, Manager, ManagerConfig, Object, Pool, QueueMode, RecyclingMethod, Runtime, Timeouts,
 };
 use everstep_engine::{rows::Needs, start::NameKey};
 use everstep_protocol::{Incarnation, InstanceUid, journal::Entry};
@@ -134,6 +134,8 @@ impl PostgresStore {
         let pool = Pool::builder(manager)
             .max_size(settings.pool_max)
             .timeouts(timeouts)
+            // The connection used last: its server process has its caches warm.
+            .queue_mode(QueueMode::Lifo)
             .runtime(Runtime::Tokio1)
             .post_create(Hook::async_fn(|client, _| {
                 Box::pin(async move { statements::prepare(client).await.map_err(HookError::Backend) })

@@ -16,8 +16,11 @@ use everstep_sdk::{
     Step,
     host::{CancelHandle, DelayFn, panic_message},
 };
-use futures::FutureExt;
-use tokio::{runtime::Handle, task::AbortHandle};
+use futures::{
+    FutureExt,
+    future::{AbortHandle, Abortable, BoxFuture, abortable},
+};
+use tokio::runtime::Handle;
 
 use crate::{
     hosted::{Ended, Order, asked_delay},
@@ -62,6 +65,8 @@ pub(crate) struct Attempts {
     paused: bool,
     next: u64,
     queue: VecDeque<(Owner, Order)>,
+    /// Futures that [`Attempts::launch`] hands to the runtime.
+    launches: Vec<Abortable<BoxFuture<'static, ()>>>,
     /// Owners in the queue whose attempts are not wanted any more.
     unwanted: HashSet<Owner>,
     running: HashMap<AttemptId, Running>,
@@ -111,6 +116,7 @@ impl Attempts {
             paused: false,
             next: 0,
             queue: VecDeque::new(),
+            launches: Vec::new(),
             unwanted: HashSet::new(),
             running: HashMap::new(),
             by_owner: HashMap::new(),
@@ -128,6 +134,21 @@ impl Attempts {
     pub(crate) fn start(&mut self, owner: Owner, order: Order, now: Instant) {
         self.queue.push_back((owner, order));
         self.fill(now);
+    }
+
+    /// Hands what was started to the runtime, all of it at once: waking another thread for each attempt costs more than a
+    /// short attempt does.
+    pub(crate) fn launch(&mut self) {
+        let mut launches = std::mem::take(&mut self.launches);
+        if launches.len() > 1 {
+            self.runtime.spawn(async move {
+                for task in launches {
+                    tokio::spawn(task);
+                }
+            });
+        } else if let Some(task) = launches.pop() {
+            self.runtime.spawn(task);
+        }
     }
 
     /// Nothing new starts while the worker does not know whether its session lives (rule W10).
@@ -277,8 +298,8 @@ impl Attempts {
         self.telling.begin(id, owner, &order);
         let (step, cancel) = Step::new(order.info, progress, order.last);
         let leaving = Leaving { id, listener: self.listener.clone(), outcome: None, began: Instant::now() };
-        let task = run(leaving, step, order.run, order.delay, attempt);
-        let abort = self.runtime.spawn(task).abort_handle();
+        let (task, abort) = abortable(run(leaving, step, order.run, order.delay, attempt).boxed());
+        self.launches.push(task);
         // A timeout beyond what the clock can hold is none.
         let due = now.checked_add(timeout.to_std());
         let running = Running {

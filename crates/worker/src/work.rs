@@ -166,6 +166,7 @@ impl Work {
             }
             self.due(now);
             self.turns(now);
+            self.parts.attempts.launch();
             if self.parts.watch.is_abandoned() {
                 break;
             }
