@@ -1,6 +1,9 @@
 //! The coordinator's settings.
 
-use everstep_protocol::{Millis, Namespace, limits::Limits};
+use everstep_protocol::{
+    Millis, Namespace,
+    limits::{Limits, PAYLOAD_BYTES_MAX},
+};
 use serde::{Deserialize, Serialize};
 
 /// Settings of one coordinator. Times are in milliseconds.
@@ -92,6 +95,15 @@ impl Settings {
         check(self.window > 0, "window must be more than zero");
         check((1..=10_000).contains(&self.batch), "batch must be 1 to 10000");
         check(self.second_at > 0, "second_at must be more than zero");
+        let carried = |bytes: u64| (1..=PAYLOAD_BYTES_MAX).contains(&bytes);
+        check(
+            carried(self.limits.input_bytes),
+            "limits.input_bytes must be 1 to 8388608: a message carries it whole",
+        );
+        check(
+            carried(self.limits.output_bytes),
+            "limits.output_bytes must be 1 to 8388608: a message carries it whole",
+        );
         check(self.deaths_max >= 2, "deaths_max must be at least 2");
         problems
     }
@@ -115,4 +127,23 @@ fn strict_limits<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Li
         steps: strict.steps.unwrap_or(default.steps),
         journal_bytes: strict.journal_bytes.unwrap_or(default.journal_bytes),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    //! Proves which settings are refused because the protocol could not keep what they promise.
+    use super::*;
+
+    #[test]
+    fn w20_a_limit_above_what_a_message_carries_is_refused() {
+        let with = |bytes| {
+            let limits = Limits { output_bytes: bytes, ..Limits::default() };
+            Settings { limits, ..Settings::default() }.validate()
+        };
+        assert_eq!(with(PAYLOAD_BYTES_MAX), Vec::<String>::new());
+        for wrong in [0, PAYLOAD_BYTES_MAX + 1] {
+            let problems = with(wrong);
+            assert!(matches!(&problems[..], [only] if only.contains("limits.output_bytes")), "{problems:?}");
+        }
+    }
 }

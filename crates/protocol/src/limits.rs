@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Limits {
-    /// Bytes of one step's output. Default 1 MiB.
+    /// Bytes of one step's output. Default 1 MiB, at most 8 MiB.
     pub output_bytes: u64,
-    /// Bytes of a start's input. Default 1 MiB.
+    /// Bytes of a start's input. Default 1 MiB, at most 8 MiB.
     pub input_bytes: u64,
     /// Steps per generation; sleeps and waits are not counted. Default 25,000.
     pub steps: u64,
@@ -21,6 +21,10 @@ impl Default for Limits {
         Self { output_bytes: 1 << 20, input_bytes: 1 << 20, steps: 25_000, journal_bytes: 1 << 30 }
     }
 }
+
+/// The most that a limit of one payload may be set to. A payload travels whole, in a message of its own if it is large, and this
+/// keeps that message well below what RabbitMQ carries by default (16 MiB since 4.0).
+pub const PAYLOAD_BYTES_MAX: u64 = 8 << 20;
 
 /// Bytes of what an attempt may tell of its progress: a place to go on from, carried by every heartbeat while it runs.
 pub const PROGRESS_BYTES: usize = 4 << 10;
