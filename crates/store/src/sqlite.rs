@@ -7,6 +7,7 @@
 //! | `clock` | the one clock |
 //! | `transaction`, `load`, `write` | a batch |
 //! | `journal`, `sessions`, `schedule`, `records`, `views` | the rest of the port |
+//! | `stir` | what goes on, for those who keep the clock |
 //!
 //! Everything that is written goes through one thread, so heads are never locked elsewhere and nothing waits for a lock.
 //! Reads have threads of their own: journals must not wait for commits, and nothing must wait for somebody's list.
@@ -20,6 +21,7 @@ mod records;
 mod schedule;
 mod schema;
 mod sessions;
+mod stir;
 mod thread;
 mod transaction;
 mod views;
@@ -34,8 +36,9 @@ use std::{
 use self::{
     clock::Clock,
     fault::{Fault, Result},
-    thread::{Reader, Writer},
+    thread::{Only, Reader, Writer},
 };
+pub use self::{clock::GivenClock, stir::Stir, thread::CommitListener};
 use crate::{Error, ErrorKind};
 
 const OPENING: &str = "opening the embedded store";
@@ -48,7 +51,7 @@ pub struct SqliteStore {
     reader: Reader,
     writer: Writer,
     clock: Arc<Clock>,
-    _lock: File,
+    _lock: Option<File>,
 }
 
 impl SqliteStore {
@@ -73,7 +76,25 @@ impl SqliteStore {
             reader: Reader::spawn("everstep-reads", reader).map_err(io)?,
             writer: Writer::spawn(connection, Arc::clone(&clock)).map_err(io)?,
             clock,
-            _lock: lock,
+            _lock: Some(lock),
+        })
+    }
+
+    /// A store that lives in memory and ends with this value: for tests and simulations. It starts no thread: everything is
+    /// done on the thread that asks, before the answer is first polled. Its time is that of `clock`, and `committed` is called
+    /// after each write.
+    pub fn in_memory(clock: GivenClock, committed: CommitListener) -> std::result::Result<Self, Error> {
+        let sql = |fault: Fault| fault.into_error(OPENING);
+        let connection = schema::open_memory().map_err(sql)?;
+        let clock = Arc::new(Clock::Given(clock));
+        begin_anew(&connection, &clock).map_err(sql)?;
+        let only = Only::new(connection);
+        Ok(Self {
+            viewer: Reader::Here(only.clone()),
+            reader: Reader::Here(only.clone()),
+            writer: Writer::Here { only, clock: Arc::clone(&clock), committed },
+            clock,
+            _lock: None,
         })
     }
 }

@@ -40,6 +40,7 @@ macro_rules! suites {
     ($($cases:tt)*) => {
         suite!(postgres, crate::fixture::Postgres: $($cases)*);
         suite!(sqlite, crate::fixture::Sqlite: $($cases)*);
+        suite!(memory, crate::fixture::Memory: $($cases)*);
     };
 }
 

@@ -6,19 +6,27 @@
 //! stands still and no wake-up is early.
 
 use std::{
-    sync::{Mutex, PoisonError},
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
     time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
 use everstep_protocol::Timestamp;
 
+/// Tells the time in microseconds since 1970: a clock that a test or a simulation keeps. It must never go back.
+pub type GivenClock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
 /// A clock shared by the store's threads.
-#[derive(Debug)]
-pub(super) struct Clock(Mutex<Anchor>);
+pub(super) enum Clock {
+    /// The system's.
+    System(Mutex<Anchor>),
+    /// Somebody else's.
+    Given(GivenClock),
+}
 
 /// The last moment at which this clock agreed with the system's.
 #[derive(Clone, Copy, Debug)]
-struct Anchor {
+pub(super) struct Anchor {
     micros: i64,
     at: Instant,
 }
@@ -26,12 +34,26 @@ struct Anchor {
 impl Clock {
     /// A clock that begins no earlier than this.
     pub(super) fn new(last: Timestamp) -> Self {
-        Self(Mutex::new(Anchor { micros: last.0, at: Instant::now() }))
+        Self::System(Mutex::new(Anchor { micros: last.0, at: Instant::now() }))
     }
 
     pub(super) fn now(&self) -> Timestamp {
-        let mut anchor = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        Timestamp(anchor.read(system_micros(), Instant::now()))
+        match self {
+            Self::System(anchor) => {
+                let mut anchor = anchor.lock().unwrap_or_else(PoisonError::into_inner);
+                Timestamp(anchor.read(system_micros(), Instant::now()))
+            }
+            Self::Given(clock) => clock(),
+        }
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::System(_) => "Clock::System",
+            Self::Given(_) => "Clock::Given",
+        })
     }
 }
 

@@ -33,6 +33,15 @@ pub(super) fn open_writer(path: &Path) -> Result<Connection> {
     Ok(connection)
 }
 
+/// The one connection of a store in memory, migrated.
+pub(super) fn open_memory() -> Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut connection = Connection::open_in_memory_with_flags(flags)?;
+    configure(&connection)?;
+    migrate(&mut connection)?;
+    Ok(connection)
+}
+
 /// A connection that only reads.
 pub(super) fn open_reader(path: &Path) -> Result<Connection> {
     let connection = Connection::open_with_flags(

@@ -3,11 +3,14 @@
 //!
 //! The writer runs the jobs that are waiting in one transaction, each in a savepoint of its own, and answers after the
 //! commit: what waited together costs one `fsync`. A panic inside a job refuses that job; the thread lives on.
+//!
+//! A store in memory has no disk to wait for: its jobs run at once, on the thread that asks, so that a clock which somebody
+//! else keeps cannot move on while a thread works.
 
 use std::{
     fmt,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, mpsc},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
     thread::JoinHandle,
 };
 
@@ -25,7 +28,7 @@ use crate::{Error, ErrorKind};
 const GROUP_MAX: usize = 32;
 
 /// A thread and the way to it. Dropping it lets the jobs that were sent finish, and waits for them.
-struct Thread<J> {
+pub(super) struct Thread<J> {
     jobs: Option<mpsc::Sender<J>>,
     handle: Option<JoinHandle<()>>,
 }
@@ -70,11 +73,28 @@ fn panicked() -> Fault {
     Fault::Said(Error::new(ErrorKind::Refused, "working on a batch", "it panicked"))
 }
 
-type Read = Box<dyn FnOnce(&Connection) + Send>;
+pub(super) type Read = Box<dyn FnOnce(&Connection) + Send>;
+
+/// The one connection of a store in memory.
+#[derive(Clone, Debug)]
+pub(super) struct Only(Arc<Mutex<Connection>>);
+
+impl Only {
+    pub(super) fn new(connection: Connection) -> Self {
+        Self(Arc::new(Mutex::new(connection)))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Connection> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// Reads, on a connection of their own, beside the writer.
 #[derive(Debug)]
-pub(super) struct Reader(Thread<Read>);
+pub(super) enum Reader {
+    Thread(Thread<Read>),
+    Here(Only),
+}
 
 impl Reader {
     pub(super) fn spawn(name: &str, connection: Connection) -> std::io::Result<Self> {
@@ -83,7 +103,7 @@ impl Reader {
                 job(&connection);
             }
         })?;
-        Ok(Self(thread))
+        Ok(Self::Thread(thread))
     }
 
     /// Reads one state of the database, however many statements it takes.
@@ -103,19 +123,38 @@ impl Reader {
             // Whoever asked may have gone; then nobody wants the answer.
             let _ = reply.send(result.map_err(|fault| fault.into_error(doing)));
         };
-        if !self.0.send(Box::new(job)) {
-            return Err(gone(doing));
+        match self {
+            Self::Thread(thread) => {
+                if !thread.send(Box::new(job)) {
+                    return Err(gone(doing));
+                }
+            }
+            Self::Here(only) => job(&only.lock()),
         }
         answer.await.map_err(|_| gone(doing))?
     }
 }
 
+/// Is told of every write that was answered.
+pub type CommitListener = Arc<dyn Fn() + Send + Sync>;
+
 /// The one writer.
-#[derive(Debug)]
-pub(super) struct Writer(Thread<Box<dyn Job>>);
+pub(super) enum Writer {
+    Thread(Thread<Box<dyn Job>>),
+    Here { only: Only, clock: Arc<Clock>, committed: CommitListener },
+}
+
+impl fmt::Debug for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Thread(thread) => thread.fmt(f),
+            Self::Here { .. } => f.write_str("Here"),
+        }
+    }
+}
 
 /// A job of the writer.
-trait Job: Send {
+pub(super) trait Job: Send {
     /// Does it; whether it is to be committed.
     fn run(&mut self, connection: &Connection, now: Timestamp) -> bool;
     /// Answers; the error says that what it wrote was not committed after all.
@@ -170,7 +209,7 @@ impl Writer {
                 }
             }
         })?;
-        Ok(Self(thread))
+        Ok(Self::Thread(thread))
     }
 
     /// Does something in a transaction, and answers after its commit. A failed job leaves nothing behind.
@@ -180,8 +219,22 @@ impl Writer {
         F: FnOnce(&Connection, Timestamp) -> Result<T> + Send + 'static,
     {
         let (reply, answer) = oneshot::channel();
-        if !self.0.send(Box::new(Work { doing, todo: Some(work), result: None, reply })) {
-            return Err(gone(doing));
+        let job: Box<dyn Job> = Box::new(Work { doing, todo: Some(work), result: None, reply });
+        match self {
+            Self::Thread(thread) => {
+                if !thread.send(job) {
+                    return Err(gone(doing));
+                }
+            }
+            Self::Here { only, clock, committed } => {
+                let mut group = [job];
+                let lost = transaction(&only.lock(), clock, &mut group).err();
+                let lost = lost.map(|fault| fault.into_error("committing"));
+                for job in group {
+                    job.answer(lost.as_ref());
+                }
+                committed();
+            }
         }
         answer.await.map_err(|_| gone(doing))?
     }

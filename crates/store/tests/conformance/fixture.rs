@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use everstep_protocol::Timestamp;
 use everstep_store::{
     Store,
     postgres::{PostgresSettings, PostgresStore, migrate},
@@ -34,6 +35,23 @@ impl Fixture for Sqlite {
 
     fn store(&self) -> Arc<dyn Store> {
         self.store.clone()
+    }
+}
+
+/// In memory, on the thread that asks.
+pub(crate) struct Memory(Arc<SqliteStore>);
+
+#[async_trait]
+impl Fixture for Memory {
+    async fn create() -> Self {
+        let began = std::time::Instant::now();
+        let clock = move || Timestamp(1_700_000_000_000_000 + began.elapsed().as_micros() as i64);
+        let store = SqliteStore::in_memory(Arc::new(clock), Arc::new(|| {})).expect("memory opens");
+        Self(Arc::new(store))
+    }
+
+    fn store(&self) -> Arc<dyn Store> {
+        self.0.clone()
     }
 }
 

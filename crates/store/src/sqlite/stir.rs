@@ -1,0 +1,42 @@
+//! Whether anything goes on without waiting for a moment: for whoever moves a clock of their own.
+
+use everstep_protocol::Pool;
+use rusqlite::Connection;
+
+use super::{SqliteStore, fault};
+use crate::Error;
+
+/// What goes on by itself. Waits are not in here: see [`Schedule::due`](crate::Schedule::due).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stir {
+    /// Instances and remote steps that somebody holds.
+    pub held: u64,
+    /// Instances that are runnable and held by nobody.
+    pub runnable: u64,
+    /// The pools of remote steps that are runnable and held by nobody.
+    pub pools: Vec<Pool>,
+}
+
+impl SqliteStore {
+    /// What goes on at this moment.
+    pub async fn stir(&self) -> Result<Stir, Error> {
+        self.reader.read("looking what goes on", stir).await
+    }
+}
+
+fn stir(connection: &Connection) -> fault::Result<Stir> {
+    let count = |sql: &str| -> fault::Result<u64> {
+        let count: i64 = connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
+        Ok(count as u64)
+    };
+    let held = count("SELECT count(*) FROM lease")?;
+    let runnable = count("SELECT count(*) FROM ready WHERE pool IS NULL")?;
+    let mut pools = Vec::new();
+    let mut statement =
+        connection.prepare_cached("SELECT DISTINCT pool FROM ready WHERE pool IS NOT NULL")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        pools.push(super::column::name(row, 0)?);
+    }
+    Ok(Stir { held, runnable, pools })
+}
