@@ -9,9 +9,10 @@ use std::{
 use everstep_broker::{Broker, Declaration, QueueDeclaration, QueueKind};
 use everstep_protocol::{Namespace, topology};
 use everstep_store::Store;
-use tokio::task::JoinSet;
+use tokio::{task::JoinSet, time::MissedTickBehavior};
 
 use crate::{
+    chance::{Chance, SystemChance},
     error::Error,
     handle::Handle,
     queue::Queue,
@@ -38,12 +39,22 @@ impl Coordinator {
         broker: Arc<dyn Broker>,
         settings: Settings,
     ) -> Result<Self, Error> {
+        Self::with_chance(store, broker, settings, Arc::new(SystemChance)).await
+    }
+
+    /// The same, with chance of one's own: for tests and simulations.
+    pub async fn with_chance(
+        store: Arc<dyn Store>,
+        broker: Arc<dyn Broker>,
+        settings: Settings,
+        chance: Arc<dyn Chance>,
+    ) -> Result<Self, Error> {
         let problems = settings.validate();
         if !problems.is_empty() {
             return Err(Error::Settings(problems));
         }
         let incarnation = store.incarnation().await?;
-        let (shared, ends) = Shared::new(store, broker, settings, incarnation);
+        let (shared, ends) = Shared::new(store, broker, settings, incarnation, chance);
         Ok(Self { shared: Arc::new(shared), ends })
     }
 
@@ -96,6 +107,8 @@ impl Work {
     ) -> Result<(), Error> {
         tokio::pin!(stop);
         let mut tick = tokio::time::interval(Duration::from_secs(1));
+        // After a standstill one look is as good as many.
+        tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
         loop {
             tokio::select! {
                 biased;

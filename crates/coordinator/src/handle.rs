@@ -10,7 +10,7 @@ use everstep_engine::{
     start::{MessageKey, NameKey, Start},
 };
 use everstep_protocol::{
-    Fingerprint, InstanceId, InstanceUid, Namespace, Payload, WorkflowName, limits::Limits, start::StartReply,
+    Fingerprint, InstanceId, Namespace, Payload, WorkflowName, limits::Limits, start::StartReply,
 };
 use everstep_store::Store;
 
@@ -64,7 +64,7 @@ impl Handle {
     ///
     /// Errors: [`Error::Unknown`] when the decision did not come in time; repeating with the same id tells.
     pub async fn start(&self, start: StartRequest) -> Result<StartReply, Error> {
-        let start = prepare(start, self.shared.settings.limits)?;
+        let start = prepare(&self.shared, start)?;
         let workflow = start.name.workflow.clone();
         let told = self.ask("start an instance", Input::Start(Box::new(start))).await?;
         let id = told.id.as_ref().map(InstanceId::as_str);
@@ -80,11 +80,10 @@ impl Handle {
         if !(1..=BATCH_STARTS_MAX).contains(&starts.len()) {
             return Err(Error::BatchSize(starts.len()));
         }
-        let limits = self.shared.settings.limits;
         let repeatable: Vec<_> =
             starts.iter().map(|start| (start.id.is_some(), start.message.is_some())).collect();
         let prepare = |(index, start)| {
-            prepare(start, limits).map_err(|error| Error::BatchItem { index, error: Box::new(error) })
+            prepare(&self.shared, start).map_err(|error| Error::BatchItem { index, error: Box::new(error) })
         };
         let starts = starts.into_iter().enumerate().map(prepare).collect::<Result<Vec<_>, _>>()?;
         let answers = starts.into_iter().zip(repeatable).map(async |(start, (has_id, has_message))| {
@@ -164,14 +163,14 @@ impl Handle {
 }
 
 /// Gives a start what only the shell has: ids, random bytes, the fingerprint.
-pub(crate) fn prepare(start: StartRequest, limits: Limits) -> Result<Start, Error> {
+pub(crate) fn prepare(shared: &Shared, start: StartRequest) -> Result<Start, Error> {
     let refused = |reason: String| {
         Error::Store(everstep_store::Error::new(everstep_store::ErrorKind::Refused, "check a start", reason))
     };
-    everstep_protocol::start::check_input(&start.input, limits.input_bytes)
+    everstep_protocol::start::check_input(&start.input, shared.settings.limits.input_bytes)
         .map_err(|error| refused(error.to_string()))?;
     let fingerprint = Fingerprint::of(&start.input).map_err(|error| refused(error.to_string()))?;
-    let uid = InstanceUid::generate();
+    let uid = shared.chance.instance();
     let id =
         start.id.unwrap_or_else(|| InstanceId::new(uid.to_string()).expect("a UUID is a valid instance id"));
     Ok(Start {
@@ -179,7 +178,7 @@ pub(crate) fn prepare(start: StartRequest, limits: Limits) -> Result<Start, Erro
         name: NameKey { namespace: start.namespace, workflow: start.workflow, id },
         input: start.input,
         fingerprint,
-        seed: rand::random(),
+        seed: shared.chance.seed(),
         message: start.message,
     })
 }

@@ -20,6 +20,7 @@
 
 mod arrival;
 mod bound;
+mod chance;
 mod coordinator;
 mod error;
 mod handle;
@@ -33,6 +34,7 @@ mod settings;
 mod shared;
 mod turn;
 
+pub use chance::{Chance, SystemChance};
 pub use coordinator::Coordinator;
 pub use error::{Error, ErrorKind};
 pub use handle::{BATCH_STARTS_MAX, Handle, Health, StartRequest};

@@ -125,7 +125,13 @@ mod tests {
         let store = Arc::new(SqliteStore::open(&dir.join("everstep.db")).expect("it opens"));
         let hub = MemoryBroker::new();
         let (mine, producer) = (hub.connection(), hub.connection());
-        let (shared, _ends) = Shared::new(store, Arc::new(mine.clone()), Settings::default(), Incarnation(1));
+        let (shared, _ends) = Shared::new(
+            store,
+            Arc::new(mine.clone()),
+            Settings::default(),
+            Incarnation(1),
+            Arc::new(crate::SystemChance),
+        );
         let queue = QueueDeclaration::new("starts", QueueKind::Classic);
         let mut consumer = producer.consume(Consume::new(queue, 1)).await.expect("the broker is there");
         producer.send(vec![Outgoing::to_queue("starts", "x")]).await.expect("the broker is there");

@@ -6,7 +6,6 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
     },
-    time::Instant,
 };
 
 use everstep_broker::Broker;
@@ -17,10 +16,12 @@ use everstep_protocol::{
 };
 use everstep_store::{Rejected, Store};
 use tokio::sync::{Notify, mpsc};
+use tokio::time::Instant;
 
 use crate::{
     arrival::{Arrival, Share},
     bound::Bound,
+    chance::Chance,
     metrics::Metrics,
     settings::Settings,
 };
@@ -34,6 +35,7 @@ pub(crate) struct Shared {
     pub(crate) rules: Rules,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) broker: Arc<dyn Broker>,
+    pub(crate) chance: Arc<dyn Chance>,
     pub(crate) metrics: Metrics,
     pub(crate) bound: Bound,
     pub(crate) arrivals: mpsc::UnboundedSender<Arrival>,
@@ -98,6 +100,7 @@ impl Shared {
         broker: Arc<dyn Broker>,
         settings: Settings,
         incarnation: Incarnation,
+        chance: Arc<dyn Chance>,
     ) -> (Self, Ends) {
         let (arrivals, arrivals_end) = mpsc::unbounded_channel();
         let (lifecycles, lifecycles_end) = mpsc::unbounded_channel();
@@ -117,6 +120,7 @@ impl Shared {
             broker,
             metrics,
             bound,
+            chance,
             arrivals,
             lifecycles,
             rejections,

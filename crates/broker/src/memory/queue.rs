@@ -1,7 +1,9 @@
 //! One queue: its messages in order, and who sits on it.
 
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::state::ConsumerId;
 use crate::Message;

@@ -57,6 +57,9 @@ struct EntryView {
     started_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<String>,
+    /// Of the input of an attempt or a remote step, by which a replay sees whether the code still gives the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fingerprint: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     build: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -81,6 +84,9 @@ struct EntryView {
     retry_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     counts: Option<bool>,
+    /// How many steps the lost worker could run at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slots: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -118,9 +124,12 @@ impl From<Entry> for EntryView {
             }
             Fact::Attempted(attempted) => start.attempted(attempted),
             Fact::Opened(opened) => start.opened(opened),
-            Fact::Lost(lost) => {
-                Self { session: Some(lost.session.to_string()), counts: Some(lost.counts), ..start }
-            }
+            Fact::Lost(lost) => Self {
+                session: Some(lost.session.to_string()),
+                counts: Some(lost.counts),
+                slots: Some(lost.slots),
+                ..start
+            },
             Fact::Parked(parked) => {
                 Self { code: Some(parked.code.word()), message: Some(parked.message), ..start }
             }
@@ -137,6 +146,7 @@ impl EntryView {
             called_after: Some(attempted.called_after.0),
             started_at: Some(time(attempted.started_at)),
             key: Some(attempted.key.to_string()),
+            fingerprint: Some(attempted.input.to_string()),
             build: Some(attempted.build.to_string()),
             session: Some(attempted.session.to_string()),
             ..self
@@ -164,6 +174,7 @@ impl EntryView {
                 pool: Some(remote.pool.to_string()),
                 function: Some(remote.function.to_string()),
                 key: Some(remote.key.to_string()),
+                fingerprint: Some(remote.fingerprint.to_string()),
                 input: Some(raw(&remote.input)),
                 ..opening
             },

@@ -85,6 +85,9 @@ pub(super) struct Error {
     message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     data: Option<Box<RawValue>>,
+    /// The code said that no further attempt may be made.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    permanent: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -189,6 +192,7 @@ impl From<Failure> for Error {
             name: failure.name,
             message: failure.message,
             data: failure.data.as_ref().map(raw),
+            permanent: failure.permanent,
         }
     }
 }

@@ -106,7 +106,8 @@ mod tests {
         let store = Arc::new(SqliteStore::open(&dir.join("everstep.db")).expect("it opens"));
         let broker = Arc::new(MemoryBroker::new().connection());
         let settings = Settings { window: 2, ..Settings::default() };
-        let (shared, _ends) = Shared::new(store, broker, settings, Incarnation(1));
+        let (shared, _ends) =
+            Shared::new(store, broker, settings, Incarnation(1), Arc::new(crate::SystemChance));
         let (namespace, workflow) = (Namespace::default(), WorkflowName::new("w").expect("a valid name"));
         shared.know(OpenSession {
             session: SessionId::generate(),

@@ -117,7 +117,7 @@ fn check(shared: &Shared, namespace: &Namespace, message: &Message) -> Result<Ch
         input: start.input,
         message: key,
     };
-    let prepared = prepare(request, limits).map_err(|error| Refusal {
+    let prepared = prepare(shared, request).map_err(|error| Refusal {
         code: "input",
         reason: error.to_string(),
         reply_to: reply_to.clone(),
@@ -224,7 +224,8 @@ mod tests {
         let store = Arc::new(SqliteStore::open(&dir.join("everstep.db")).expect("it opens"));
         let hub = MemoryBroker::new();
         let (mine, producer) = (Arc::new(hub.connection()), hub.connection());
-        let (shared, mut ends) = Shared::new(store, mine, Settings::default(), Incarnation(1));
+        let (shared, mut ends) =
+            Shared::new(store, mine, Settings::default(), Incarnation(1), Arc::new(crate::SystemChance));
         let (shared, namespace) = (Arc::new(shared), Namespace::default());
         let queue = topology::start_queue(&namespace);
         let declared = vec![QueueDeclaration::new(queue.clone(), QueueKind::Quorum).into()];

@@ -1,0 +1,28 @@
+//! What a start gets that only chance gives: the instance's internal id, and the seed of what its code draws (rule W33).
+
+use std::fmt;
+
+use everstep_protocol::InstanceUid;
+
+/// Where it comes from. A test or a simulation brings its own, so that a run can be repeated: keys and draws follow from it.
+pub trait Chance: fmt::Debug + Send + Sync + 'static {
+    /// An id that was never given before; later ones sort after earlier ones.
+    fn instance(&self) -> InstanceUid;
+
+    /// 32 bytes that nobody can guess.
+    fn seed(&self) -> [u8; 32];
+}
+
+/// The system's randomness.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemChance;
+
+impl Chance for SystemChance {
+    fn instance(&self) -> InstanceUid {
+        InstanceUid::generate()
+    }
+
+    fn seed(&self) -> [u8; 32] {
+        rand::random()
+    }
+}
