@@ -7,7 +7,7 @@ use std::{
     collections::{BTreeSet, HashMap, HashSet, VecDeque},
     panic::AssertUnwindSafe,
     sync::{Arc, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use everstep_engine::retry::Asked;
@@ -20,11 +20,12 @@ use futures::{
     FutureExt,
     future::{AbortHandle, Abortable, BoxFuture, abortable},
 };
-use tokio::runtime::Handle;
+use tokio::{runtime::Handle, time::Instant};
 
 use crate::{
     hosted::{Ended, Order, asked_delay},
     metrics::Metrics,
+    settings::Interceptor,
     telling::Telling,
 };
 
@@ -60,6 +61,7 @@ pub(crate) struct Attempts {
     runtime: Handle,
     listener: GoneListener,
     metrics: Metrics,
+    interceptor: Option<Arc<dyn Interceptor>>,
     slots: usize,
     grace: Duration,
     paused: bool,
@@ -105,12 +107,14 @@ impl Attempts {
         slots: u32,
         grace: Duration,
         metrics: Metrics,
+        interceptor: Option<Arc<dyn Interceptor>>,
         listener: GoneListener,
     ) -> Self {
         Self {
             runtime,
             listener,
             metrics,
+            interceptor,
             slots: slots as usize,
             grace,
             paused: false,
@@ -296,9 +300,13 @@ impl Attempts {
             *sink.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress);
         });
         self.telling.begin(id, owner, &order);
+        let run = match &self.interceptor {
+            Some(interceptor) => interceptor.attempt(&order.info, order.run),
+            None => order.run,
+        };
         let (step, cancel) = Step::new(order.info, progress, order.last);
         let leaving = Leaving { id, listener: self.listener.clone(), outcome: None, began: Instant::now() };
-        let (task, abort) = abortable(run(leaving, step, order.run, order.delay, attempt).boxed());
+        let (task, abort) = abortable(attempted(leaving, step, run, order.delay, attempt).boxed());
         self.launches.push(task);
         // A timeout beyond what the clock can hold is none.
         let due = now.checked_add(timeout.to_std());
@@ -336,6 +344,13 @@ impl Running {
     }
 }
 
+/// A work loop that was dropped takes its attempts along, as the death of its process would.
+impl Drop for Attempts {
+    fn drop(&mut self) {
+        self.cancel_all();
+    }
+}
+
 /// Tells that the future has gone, however it went.
 struct Leaving {
     id: AttemptId,
@@ -351,7 +366,7 @@ impl Drop for Leaving {
     }
 }
 
-async fn run(
+async fn attempted(
     mut leaving: Leaving,
     step: Step,
     run: everstep_sdk::host::StepFn,

@@ -4,13 +4,13 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Instant,
 };
 
 use everstep_protocol::{
     InstanceUid, Millis,
     message::{Credit, Held, HeldStep, Running},
 };
+use tokio::time::Instant;
 
 use crate::telling::Telling;
 

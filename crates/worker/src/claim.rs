@@ -1,12 +1,9 @@
 //! Claims that are not answered yet, of instances and of remote steps. Each keeps the room that a grant would take.
 
-use std::{
-    collections::HashMap,
-    hash::Hash,
-    time::{Duration, Instant},
-};
+use std::{collections::HashMap, hash::Hash, time::Duration};
 
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
 
 use crate::clock::Resend;
 

@@ -1,9 +1,10 @@
 //! Two clocks: the process's own monotonic one, which times resends and timeouts, and an estimate of the database's, which
 //! only says when to look (rule W18). No timer or lease is decided here.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use everstep_protocol::Timestamp;
+use tokio::time::Instant;
 
 /// A sample this much behind the estimate means that the database's clock went back, not that the message was slow.
 const WENT_BACK: i64 = 10_000_000;

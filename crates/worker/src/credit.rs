@@ -1,11 +1,9 @@
 //! Room for direct grants, told to the coordinators as a window that moves on (rule W35).
 
-use std::{
-    collections::HashMap,
-    time::{Duration, Instant},
-};
+use std::{collections::HashMap, time::Duration};
 
 use everstep_protocol::{CoordinatorId, message::Credit};
+use tokio::time::Instant;
 
 /// A coordinator that was not heard for so long gets no share of the room.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(10);

@@ -25,7 +25,6 @@ use std::{
     collections::{BTreeSet, HashMap},
     fmt,
     sync::Arc,
-    time::Instant,
 };
 
 use everstep_engine::{replay::Replay, report::Reporter};
@@ -35,6 +34,7 @@ use everstep_protocol::{
     message::{Ack, AttemptEnd, Entries, Grant, Held, WorkerItem},
 };
 use everstep_sdk::host::{Body, Host, InstanceInfo};
+use tokio::time::Instant;
 
 use crate::{
     clock::{Now, Resend},
@@ -213,6 +213,12 @@ impl Hosted {
             run: Some(self.info.run),
             reports: Some(self.reports.answered()),
         }
+    }
+
+    /// How many recorded outcomes were used although the code now gives them another input (rule P8).
+    #[must_use]
+    pub const fn drifted(&self) -> u64 {
+        self.replay.drifted()
     }
 
     /// How many attempts run or wait for a slot.

@@ -12,6 +12,8 @@
 //! | link | consumers, sender, heartbeats | nothing of the user's |
 //! | the owner's runtime | step functions | step functions |
 //!
+//! With [`Loops::Current`] all three are tasks of one runtime: for tests on one thread with a clock of their own.
+//!
 //! The broker's own tasks run where it was connected: connect it on a runtime that steps do not block.
 //!
 //! # Trust window
@@ -46,5 +48,5 @@ mod worker;
 
 pub use error::Error;
 pub use metrics::Metrics;
-pub use settings::{OnStuck, Settings};
+pub use settings::{Interceptor, Loops, OnStuck, Settings};
 pub use worker::Worker;

@@ -4,10 +4,7 @@
 mod readers;
 mod sender;
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use everstep_broker::{
     Broker, Consume, Consumer, Declaration, Delivery, Error as BrokerError, ErrorKind, Incoming,
@@ -20,7 +17,7 @@ use everstep_protocol::{
 };
 use tokio::{
     sync::{Semaphore, mpsc, oneshot, watch as channel},
-    time::sleep_until,
+    time::{Instant, sleep_until},
 };
 
 use crate::{
@@ -109,7 +106,7 @@ impl Link {
                     self.goodbye(&session).await;
                     return Ending::Goodbye;
                 }
-                () = sleep_until(deadline.into()) => {}
+                () = sleep_until(deadline) => {}
                 incoming = inbox.next() => {
                     if self.take(incoming, &mut inbox, &mut session).await {
                         session = Session::new(Instant::now());

@@ -1,10 +1,6 @@
 //! Remote steps that this worker runs for others (rule W39): claimed, granted, run, reported until acknowledged.
 
-use std::{
-    collections::HashMap,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use everstep_protocol::{
     CallHash, Epoch, Failure, FailureKind, InstanceUid,
@@ -15,6 +11,7 @@ use everstep_sdk::{
     host::{StepFn, StepInfo},
 };
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
 
 use crate::{
     clock::Resend,

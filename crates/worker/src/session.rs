@@ -1,14 +1,12 @@
 //! One session as the link keeps it: opening, heartbeats, answers. Pure; the link sends and receives.
 
-use std::{
-    collections::VecDeque,
-    time::{Duration, Instant},
-};
+use std::{collections::VecDeque, time::Duration};
 
 use everstep_protocol::{
     Incarnation, SessionId,
     message::{Heartbeat, OpenSession, Opened, SessionMessage},
 };
+use tokio::time::Instant;
 
 use crate::{board::Account, clock::Resend};
 

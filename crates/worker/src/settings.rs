@@ -1,9 +1,13 @@
 //! What an owner decides about a worker. Checked once, passed as a value.
 
-use std::{sync::OnceLock, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
-use everstep_protocol::{BuildName, Namespace, Pool};
-
+use everstep_protocol::{BuildName, Namespace, Pool, message::Grant};
+use everstep_sdk::host::{StepFn, StepInfo};
 use tokio::runtime::Handle;
 
 use crate::{error::Error, metrics::Metrics};
@@ -38,10 +42,34 @@ pub struct Settings {
     /// The runtime that receives and beats, if the broker's connection has one of its own: on the same runtime each message
     /// takes one hop between threads less. It must run nothing of the user's (rule W12). Default: a thread of its own.
     pub link_runtime: Option<Handle>,
+    /// Where its own loops run. Default: on threads of their own.
+    pub loops: Loops,
+    /// What stands between the worker and the functions of steps: for tests. Default: nothing.
+    pub interceptor: Option<Arc<dyn Interceptor>>,
     /// What happens when a body is stuck. Default: the process exits.
     pub on_stuck: OnStuck,
     /// Where the worker counts. Default: counters of its own.
     pub metrics: Metrics,
+}
+
+/// Where the work loop and the link run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loops {
+    /// Each on a thread of its own, so that user code can block neither heartbeats nor steps (rule W12).
+    Threads,
+    /// As tasks of the runtime that [`Worker::run`](crate::Worker::run) is called on: a whole system on one thread, whose
+    /// clock may be paused. A body that blocks then blocks everything, and nothing in here can tell.
+    Current,
+}
+
+/// Sees every attempt of a step, remote ones too, before it runs, and says what runs instead. Timeouts, retries, policies
+/// and reports are the worker's all the same. Called on the work loop: it must not block or panic.
+pub trait Interceptor: fmt::Debug + Send + Sync {
+    /// An instance was taken up, not always for the first time; its body has not been polled yet.
+    fn granted(&self, grant: &Grant);
+
+    /// What runs for this attempt: `run` itself, something around it, or something else.
+    fn attempt(&self, attempt: &StepInfo, run: StepFn) -> StepFn;
 }
 
 /// What happens after everything but the stuck instance was given back (rule W12).
@@ -69,6 +97,8 @@ impl Default for Settings {
             report_queues: 4,
             shutdown_grace: Duration::from_secs(30),
             link_runtime: None,
+            loops: Loops::Threads,
+            interceptor: None,
             on_stuck: OnStuck::ExitProcess,
             metrics: Metrics::default(),
         }

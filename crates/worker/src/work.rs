@@ -11,7 +11,7 @@ use std::{
     cmp::Reverse,
     collections::{BinaryHeap, HashMap},
     sync::Arc,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use everstep_broker::Settle;
@@ -22,7 +22,7 @@ use everstep_protocol::{
 use everstep_sdk::Registry;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc},
-    time::sleep_until,
+    time::{Instant, sleep_until},
 };
 
 use crate::{
@@ -37,6 +37,7 @@ use crate::{
     outbox::Parcel,
     recent::Recent,
     remote::{Remotes, StepKey},
+    settings::Interceptor,
     watch::Watch,
 };
 
@@ -80,6 +81,7 @@ pub(crate) struct Parts {
     pub(crate) linger: Duration,
     pub(crate) shutdown_grace: Duration,
     pub(crate) metrics: Metrics,
+    pub(crate) interceptor: Option<Arc<dyn Interceptor>>,
     pub(crate) attempts: Attempts,
     pub(crate) board: Arc<Board>,
     pub(crate) watch: Arc<Watch>,
@@ -158,7 +160,7 @@ impl Work {
             tokio::select! {
                 biased;
                 _ = inputs.recv_many(&mut batch, INPUTS_MAX) => {}
-                () = sleep_until(deadline.into()) => {}
+                () = sleep_until(deadline) => {}
             }
             let now = self.clock.now(Instant::now());
             for input in batch.drain(..) {

@@ -8,6 +8,7 @@ use everstep_sdk::Registry;
 use tokio::{
     runtime::{Builder, Handle},
     sync::{Semaphore, mpsc, oneshot, watch as channel},
+    task::JoinSet,
 };
 
 use crate::{
@@ -17,7 +18,7 @@ use crate::{
     link::{Ending, Link},
     metrics::Metrics,
     session::Profile,
-    settings::{OnStuck, Settings},
+    settings::{Loops, OnStuck, Settings},
     watch::Watch,
     work::{Input, Parts, Work},
 };
@@ -31,6 +32,7 @@ pub struct Worker {
     broker: Arc<dyn Broker>,
     settings: Settings,
     build: BuildName,
+    watch: Arc<Watch>,
 }
 
 impl Worker {
@@ -39,7 +41,7 @@ impl Worker {
         registry.validate()?;
         settings.validate()?;
         let build = settings.build()?;
-        Ok(Self { registry, broker, settings, build })
+        Ok(Self { registry, broker, settings, build, watch: Arc::default() })
     }
 
     /// The counters.
@@ -54,8 +56,16 @@ impl Worker {
         &self.build
     }
 
+    /// Which body is polled, for whoever looks from another thread.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn watch(&self) -> Arc<Watch> {
+        self.watch.clone()
+    }
+
     /// Runs until `stop` is ready, then ends gracefully: running steps may end within the grace, the rest is given back.
-    /// Steps run on the runtime that this is called on. Dropped, it stops as if told to.
+    /// Steps run on the runtime that this is called on. Dropped, it stops as if told to; where its loops run as tasks of
+    /// this runtime ([`Loops::Current`]) they are gone at once instead, steps too, as after a crash.
     ///
     /// An error means that the worker has ended for another reason; the owner decides whether to start a new one.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), Error> {
@@ -64,18 +74,29 @@ impl Worker {
         let (stopping, stops) = channel::channel(false);
         let on_stuck = self.settings.on_stuck;
         let link_runtime = self.settings.link_runtime.clone();
+        let loops = self.settings.loops;
         let (parts, link) = self.parts(Handle::current(), &inputs, to_link, stops);
         let (told, sent) = oneshot::channel();
         let sender = link.sender(outgoing);
-        let work = on_thread("everstep-work", move || async move {
-            let sender = tokio::spawn(sender);
+        let work = move || async move {
+            let mut sending = JoinSet::new();
+            sending.spawn(sender);
             Work::new(parts).run(incoming).await;
-            // The last parcel, with the last word, leaves before this thread does.
-            let _ = told.send(sender.await.unwrap_or(false));
-        })?;
-        let mut link = match link_runtime {
-            Some(runtime) => on_runtime(&runtime, link.run(sent)),
-            None => on_thread("everstep-link", move || async move { link.run(sent).await })?,
+            // The last parcel, with the last word, leaves before this loop does.
+            let sent = sending.join_next().await;
+            let _ = told.send(sent.and_then(Result::ok).unwrap_or(false));
+        };
+        // Aborted when this is dropped.
+        let mut here = JoinSet::new();
+        let (work, mut link) = match (loops, link_runtime) {
+            (Loops::Current, _) => (as_task(&mut here, work()), as_task(&mut here, link.run(sent))),
+            (Loops::Threads, Some(runtime)) => {
+                (on_thread("everstep-work", work)?, on_runtime(&runtime, link.run(sent)))
+            }
+            (Loops::Threads, None) => (
+                on_thread("everstep-work", work)?,
+                on_thread("everstep-link", move || async move { link.run(sent).await })?,
+            ),
         };
         let stopper = Stopper { inputs, stopping };
         let ending = tokio::select! {
@@ -107,7 +128,7 @@ impl Worker {
         stopping: channel::Receiver<bool>,
     ) -> (Parts, Link) {
         let profile = self.profile();
-        let Self { registry, broker, settings, build } = self;
+        let Self { registry, broker, settings, build, watch } = self;
         let room = Arc::new(Semaphore::new(settings.instances as usize));
         let step_room = Arc::new(Semaphore::new(settings.slots as usize));
         let gone = inputs.clone();
@@ -116,9 +137,15 @@ impl Worker {
             let _ = gone.send(Input::Gone(attempt));
         });
         let metrics = settings.metrics;
-        let attempts =
-            Attempts::new(runtime, settings.slots, settings.timeout_grace, metrics.clone(), listener);
-        let (board, watch) = (Arc::new(Board::new(attempts.telling())), Arc::new(Watch::default()));
+        let attempts = Attempts::new(
+            runtime,
+            settings.slots,
+            settings.timeout_grace,
+            metrics.clone(),
+            settings.interceptor.clone(),
+            listener,
+        );
+        let board = Arc::new(Board::new(attempts.telling()));
         let link = Link {
             broker,
             profile,
@@ -135,12 +162,14 @@ impl Worker {
             stopping,
         };
         let (linger, shutdown_grace, inputs) = (settings.linger, settings.shutdown_grace, inputs.clone());
+        let interceptor = settings.interceptor;
         let parts = Parts {
             registry,
             build,
             linger,
             shutdown_grace,
             metrics,
+            interceptor,
             attempts,
             board,
             watch,
@@ -180,7 +209,7 @@ impl fmt::Debug for Worker {
     }
 }
 
-/// Tells both threads to stop, at the latest when the owner drops the worker.
+/// Tells both loops to stop, at the latest when the owner drops the worker.
 struct Stopper {
     inputs: mpsc::UnboundedSender<Input>,
     stopping: channel::Sender<bool>,
@@ -198,6 +227,19 @@ impl Drop for Stopper {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+/// Runs a future as one of these tasks; gives its result, or an error if it was aborted.
+fn as_task<T: Send + 'static>(
+    tasks: &mut JoinSet<()>,
+    future: impl Future<Output = T> + Send + 'static,
+) -> oneshot::Receiver<T> {
+    let (done, result) = oneshot::channel();
+    tasks.spawn(async move {
+        // Nobody listens to a worker that was dropped.
+        let _ = done.send(future.await);
+    });
+    result
 }
 
 /// Runs a future on a runtime that its owner keeps for this; gives its result, or an error if that runtime ended.

@@ -1,11 +1,9 @@
 //! Entries that are here and not fed yet, by position, and asking for those that are missing (rules W1, W26).
 
-use std::{
-    collections::BTreeMap,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use everstep_protocol::{Position, journal::Entry};
+use tokio::time::Instant;
 
 use crate::clock::Resend;
 

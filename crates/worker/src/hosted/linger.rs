@@ -1,6 +1,8 @@
 //! Whether an instance with a wait due soon is kept (rule W27): the push is waited for, but not for ever.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 /// How long after a wait was due its push is waited for before the instance is suspended after all.
 const PUSH_GRACE: Duration = Duration::from_secs(1);

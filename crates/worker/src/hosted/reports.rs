@@ -1,11 +1,9 @@
 //! Reports of one lease that are not acknowledged yet: kept whole, sent again in order (rule W7).
 
-use std::{
-    collections::VecDeque,
-    time::{Duration, Instant},
-};
+use std::{collections::VecDeque, time::Duration};
 
 use everstep_protocol::message::{Report, Taken, Then};
+use tokio::time::Instant;
 
 use super::Finish;
 use crate::clock::Resend;

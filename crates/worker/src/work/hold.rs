@@ -53,6 +53,9 @@ impl Work {
             && self.parts.registry.definition(&grant.workflow).is_some();
         match (room, &self.session) {
             (Some(room), Some(session)) if wanted => {
+                if let Some(interceptor) = &self.parts.interceptor {
+                    interceptor.granted(&grant);
+                }
                 let hosted = Hosted::new(Arc::clone(&session.env), grant);
                 self.held.insert(instance, Slot { hosted, _room: room, touched: false, timer: None });
                 self.touch(instance);

@@ -1,6 +1,8 @@
 //! How the loop ends: gracefully, or because its session has ended under it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::{Work, owner_of_step};
 use crate::{attempt::Owner, clock::Now, hosted::Hosted};

@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use everstep_broker::{
@@ -21,7 +21,7 @@ use everstep_protocol::{
 use everstep_sdk::Registry;
 use everstep_worker::{Error, OnStuck, Settings, Worker};
 use serde::{Serialize, de::DeserializeOwned};
-use tokio::{sync::oneshot, task::JoinHandle};
+use tokio::{sync::oneshot, task::JoinHandle, time::Instant};
 
 use crate::coordinator::{Coordinator, Said};
 

@@ -4,7 +4,7 @@ use std::{
     collections::VecDeque,
     panic::AssertUnwindSafe,
     sync::{Arc, Mutex},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use everstep_engine::{What, retry::Asked};
@@ -22,6 +22,7 @@ use everstep_worker::{
 };
 use futures::FutureExt;
 use serde::{Serialize, de::DeserializeOwned};
+use tokio::time::Instant;
 
 use crate::coordinator::Coordinator;
 
