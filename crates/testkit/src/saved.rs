@@ -1,0 +1,168 @@
+//! A journal as JSON: what `everstep instances get WORKFLOW ID --journal --format json` prints, which is what the HTTP API
+//! says of an instance and its journal. The kit's own exports have the instance's seed besides, which the API never shows.
+
+mod read;
+mod write;
+
+use everstep_protocol::{
+    BuildName, Call, Epoch, FailureKind, FunctionName, Generation, InstanceId, InstanceUid, Namespace, Pool,
+    Position, Run, SessionId, Timestamp, WorkflowName,
+    journal::{Entry, ParkCode},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+/// An instance with its journal.
+#[derive(Debug)]
+pub(crate) struct Saved {
+    pub(crate) namespace: Namespace,
+    pub(crate) workflow: WorkflowName,
+    pub(crate) id: InstanceId,
+    pub(crate) run: Run,
+    pub(crate) generation: Generation,
+    pub(crate) entries: Vec<Entry>,
+    /// The seed is known, so that draws come out as they did.
+    pub(crate) seeded: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Text {
+    instance: Instance,
+    journal: Vec<Line>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Instance {
+    #[serde(default)]
+    namespace: Namespace,
+    workflow: WorkflowName,
+    id: InstanceId,
+    #[serde(default = "one")]
+    run: u32,
+    #[serde(default = "one")]
+    generation: u32,
+}
+
+const fn one() -> u32 {
+    1
+}
+
+/// One entry; which fields it has depends on `kind`.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Line {
+    position: u64,
+    at: String,
+    kind: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    call: Option<Call>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    generation: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seed: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attempt: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    called_after: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    started_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fingerprint: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    build: Option<BuildName>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session: Option<SessionId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outcome: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wait: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    until: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pool: Option<Pool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    function: Option<FunctionName>,
+    #[serde(deserialize_with = "some", skip_serializing_if = "Option::is_none")]
+    input: Option<Box<RawValue>>,
+    #[serde(deserialize_with = "some", skip_serializing_if = "Option::is_none")]
+    output: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Error>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    counts: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slots: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<ParkCode>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Error {
+    kind: FailureKind,
+    name: String,
+    message: String,
+    #[serde(default, deserialize_with = "some", skip_serializing_if = "Option::is_none")]
+    data: Option<Box<RawValue>>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    permanent: bool,
+}
+
+impl Saved {
+    /// Reads the text; an error names the entry and the field.
+    pub(crate) fn read(text: &str) -> Result<Self, String> {
+        let Text { instance, journal } = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        let seeded = journal.first().is_some_and(|first| first.seed.is_some());
+        let entries = journal.into_iter().map(Line::entry).collect::<Result<Vec<_>, _>>()?;
+        for (entry, position) in entries.iter().zip(1..) {
+            if entry.position != Position(position) {
+                return Err(format!("entry {} stands where entry {position} belongs", entry.position));
+            }
+        }
+        let Instance { namespace, workflow, id, run, generation } = instance;
+        let (run, generation) = (Run(run), Generation(generation));
+        Ok(Self { namespace, workflow, id, run, generation, entries, seeded })
+    }
+
+    /// Writes the text.
+    pub(crate) fn write(&self) -> Result<String, String> {
+        let instance = Instance {
+            namespace: self.namespace.clone(),
+            workflow: self.workflow.clone(),
+            id: self.id.clone(),
+            run: self.run.0,
+            generation: self.generation.0,
+        };
+        let journal = self.entries.iter().map(Line::of).collect();
+        serde_json::to_string_pretty(&Text { instance, journal }).map_err(|error| error.to_string())
+    }
+
+    /// The grant with which a worker would take it up.
+    pub(crate) fn grant(&self, entries: Vec<Entry>) -> everstep_protocol::message::Grant {
+        let last = entries.last();
+        everstep_protocol::message::Grant {
+            instance: InstanceUid::generate(),
+            epoch: Epoch(1),
+            namespace: self.namespace.clone(),
+            workflow: self.workflow.clone(),
+            id: self.id.clone(),
+            run: self.run,
+            generation: self.generation,
+            now: last.map_or(Timestamp(0), |entry| entry.at),
+            reports: 0,
+            last: last.map_or(Position(0), |entry| entry.position),
+            entries,
+            direct: false,
+        }
+    }
+}
+
+/// A field that is there and null is not missing.
+fn some<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
+    Box::<RawValue>::deserialize(deserializer).map(Some)
+}

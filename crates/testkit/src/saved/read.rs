@@ -1,0 +1,138 @@
+//! Reading: every field is checked, and an error names it.
+
+use everstep_protocol::{
+    Attempt, Failure, Fingerprint, Generation, Payload, Position, Timestamp,
+    journal::{Attempted, End, Entry, Fact, Lost, Opened, Outcome, Parked, Remote, Started, Wait},
+};
+use serde_json::value::RawValue;
+
+use super::{Error, Line};
+
+impl Line {
+    pub(super) fn entry(self) -> Result<Entry, String> {
+        let (position, kind) = (self.position, self.kind.clone());
+        let at =
+            time(&self.at).ok_or_else(|| format!("entry {position}: at: no RFC 3339 time: {:?}", self.at))?;
+        let fact = self.fact().map_err(|field| format!("entry {position} ({kind}): {field}"))?;
+        Ok(Entry { position: Position(position), at, fact })
+    }
+
+    fn fact(self) -> Result<Fact, String> {
+        Ok(match self.kind.as_str() {
+            "started" => Fact::Started(Started {
+                input: payload(&need("input", self.input)?)?,
+                seed: self.seed.map_or(Ok([0; 32]), |seed| digits("seed", &seed))?,
+                generation: Generation(self.generation.unwrap_or(1)),
+            }),
+            "attempted" => Fact::Attempted(self.attempted()?),
+            "opened" => Fact::Opened(self.opened()?),
+            "fired" => Fact::Fired { call: need("call", self.call)? },
+            "lost" => Fact::Lost(Lost {
+                // An export that does not say it is of a worker that ran few: none is charged.
+                slots: self.slots.unwrap_or(0),
+                counts: need("counts", self.counts)?,
+                session: need("session", self.session)?,
+                progress: Vec::new(),
+            }),
+            "parked" => Fact::Parked(Parked {
+                code: need("code", self.code)?,
+                message: self.message.unwrap_or_default(),
+            }),
+            "retried" => Fact::Retried,
+            "ended" => Fact::Ended(self.ended()?),
+            other => return Err(format!("kind: {other:?} is not known")),
+        })
+    }
+
+    fn attempted(self) -> Result<Attempted, String> {
+        let outcome = match need("outcome", self.outcome)?.as_str() {
+            "succeeded" => Outcome::Succeeded(payload(&need("output", self.output)?)?),
+            "failed" => Outcome::Failed {
+                failure: need("error", self.error)?.failure()?,
+                retry_at: self.retry_at.map(|at| moment("retry_at", &at)).transpose()?,
+            },
+            other => return Err(format!("outcome: {other:?} is not known")),
+        };
+        let key = need("key", self.key)?;
+        Ok(Attempted {
+            call: need("call", self.call)?,
+            attempt: Attempt(need("attempt", self.attempt)?),
+            called_after: Position(need("called_after", self.called_after)?),
+            started_at: moment("started_at", &need("started_at", self.started_at)?)?,
+            key: key.parse().map_err(|error| format!("key: {error}"))?,
+            input: Fingerprint::from_bytes(digits("fingerprint", &need("fingerprint", self.fingerprint)?)?),
+            policy: everstep_protocol::Policy::default(),
+            build: need("build", self.build)?,
+            session: need("session", self.session)?,
+            outcome,
+            // Only further attempts are given it, and a replay runs none.
+            progress: None,
+        })
+    }
+
+    fn opened(self) -> Result<Opened, String> {
+        let wait = match need("wait", self.wait)?.as_str() {
+            "sleep" => Wait::Sleep { until: moment("until", &need("until", self.until)?)? },
+            "remote_step" => Wait::Remote(Remote {
+                pool: need("pool", self.pool)?,
+                function: need("function", self.function)?,
+                input: payload(&need("input", self.input)?)?,
+                key: need("key", self.key)?.parse().map_err(|error| format!("key: {error}"))?,
+                fingerprint: Fingerprint::from_bytes(digits(
+                    "fingerprint",
+                    &need("fingerprint", self.fingerprint)?,
+                )?),
+                policy: everstep_protocol::Policy::default(),
+            }),
+            other => return Err(format!("wait: {other:?} is not known")),
+        };
+        let called_after = Position(need("called_after", self.called_after)?);
+        Ok(Opened { call: need("call", self.call)?, called_after, wait, build: self.build })
+    }
+
+    fn ended(self) -> Result<End, String> {
+        Ok(match need("outcome", self.outcome)?.as_str() {
+            "complete" => End::Complete(payload(&need("output", self.output)?)?),
+            "errored" => End::Errored(need("error", self.error)?.failure()?),
+            "terminated" => End::Terminated { reason: self.message },
+            other => return Err(format!("outcome: {other:?} is not known")),
+        })
+    }
+}
+
+impl Error {
+    fn failure(self) -> Result<Failure, String> {
+        Ok(Failure {
+            kind: self.kind,
+            name: self.name,
+            message: self.message,
+            data: self.data.as_deref().map(payload).transpose()?,
+            permanent: self.permanent,
+            retry_after: None,
+        })
+    }
+}
+
+fn need<T>(field: &str, value: Option<T>) -> Result<T, String> {
+    value.ok_or_else(|| format!("{field}: it is missing"))
+}
+
+fn payload(raw: &RawValue) -> Result<Payload, String> {
+    Payload::from_text(raw.get()).map_err(|error| error.to_string())
+}
+
+fn digits(field: &str, text: &str) -> Result<[u8; 32], String> {
+    let mut bytes = [0; 32];
+    hex::decode_to_slice(text, &mut bytes).map_err(|error| format!("{field}: {error}"))?;
+    Ok(bytes)
+}
+
+fn moment(field: &str, text: &str) -> Result<Timestamp, String> {
+    time(text).ok_or_else(|| format!("{field}: no RFC 3339 time: {text:?}"))
+}
+
+fn time(text: &str) -> Option<Timestamp> {
+    let moment = humantime::parse_rfc3339(text).ok()?;
+    let micros = moment.duration_since(std::time::UNIX_EPOCH).ok()?.as_micros();
+    i64::try_from(micros).ok().map(Timestamp)
+}

@@ -1,0 +1,111 @@
+//! Writing.
+
+use everstep_protocol::{
+    Failure, Payload,
+    journal::{Attempted, End, Entry, Fact, Opened, Outcome, Wait},
+};
+use serde_json::value::RawValue;
+
+use super::{Error, Line};
+
+impl Line {
+    pub(super) fn of(entry: &Entry) -> Self {
+        let line = Self {
+            position: entry.position.0,
+            at: entry.at.to_string(),
+            kind: entry.fact.word().to_owned(),
+            call: entry.fact.call().cloned(),
+            ..Self::default()
+        };
+        match &entry.fact {
+            Fact::Started(started) => Self {
+                generation: Some(started.generation.0),
+                seed: Some(hex::encode(started.seed)),
+                input: Some(raw(&started.input)),
+                ..line
+            },
+            Fact::Attempted(attempted) => line.of_attempt(attempted),
+            Fact::Opened(opened) => line.of_opened(opened),
+            Fact::Fired { .. } | Fact::Retried => line,
+            Fact::Lost(lost) => Self {
+                session: Some(lost.session),
+                counts: Some(lost.counts),
+                slots: Some(lost.slots),
+                ..line
+            },
+            Fact::Parked(parked) => {
+                Self { code: Some(parked.code), message: Some(parked.message.clone()), ..line }
+            }
+            Fact::Ended(end) => line.of_end(end),
+        }
+    }
+
+    fn of_attempt(self, attempted: &Attempted) -> Self {
+        let line = Self {
+            attempt: Some(attempted.attempt.0),
+            called_after: Some(attempted.called_after.0),
+            started_at: Some(attempted.started_at.to_string()),
+            key: Some(attempted.key.to_string()),
+            fingerprint: Some(attempted.input.to_string()),
+            build: Some(attempted.build.clone()),
+            session: Some(attempted.session),
+            ..self
+        };
+        match &attempted.outcome {
+            Outcome::Succeeded(output) => {
+                Self { outcome: Some("succeeded".to_owned()), output: Some(raw(output)), ..line }
+            }
+            Outcome::Failed { failure, retry_at } => Self {
+                outcome: Some("failed".to_owned()),
+                error: Some(Error::of(failure)),
+                retry_at: retry_at.map(|at| at.to_string()),
+                ..line
+            },
+        }
+    }
+
+    fn of_opened(self, opened: &Opened) -> Self {
+        let build = opened.build.clone();
+        let line = Self { called_after: Some(opened.called_after.0), build, ..self };
+        match &opened.wait {
+            Wait::Sleep { until } => {
+                Self { wait: Some("sleep".to_owned()), until: Some(until.to_string()), ..line }
+            }
+            Wait::Remote(remote) => Self {
+                wait: Some("remote_step".to_owned()),
+                pool: Some(remote.pool.clone()),
+                function: Some(remote.function.clone()),
+                input: Some(raw(&remote.input)),
+                key: Some(remote.key.to_string()),
+                fingerprint: Some(remote.fingerprint.to_string()),
+                ..line
+            },
+        }
+    }
+
+    fn of_end(self, end: &End) -> Self {
+        let (outcome, line) = match end {
+            End::Complete(output) => ("complete", Self { output: Some(raw(output)), ..self }),
+            End::Errored(failure) => ("errored", Self { error: Some(Error::of(failure)), ..self }),
+            End::Terminated { reason } => ("terminated", Self { message: reason.clone(), ..self }),
+        };
+        Self { outcome: Some(outcome.to_owned()), ..line }
+    }
+}
+
+impl Error {
+    fn of(failure: &Failure) -> Self {
+        Self {
+            kind: failure.kind,
+            name: failure.name.clone(),
+            message: failure.message.clone(),
+            data: failure.data.as_ref().map(raw),
+            permanent: failure.permanent,
+        }
+    }
+}
+
+/// What is no JSON, which only a damaged store can hold, is written as null.
+fn raw(payload: &Payload) -> Box<RawValue> {
+    RawValue::from_string(payload.as_str().to_owned()).unwrap_or_else(|_| RawValue::NULL.to_owned())
+}
