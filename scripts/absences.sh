@@ -29,7 +29,7 @@ for crate in everstep-engine everstep-protocol; do
   done < <(awk '{ print $1 }' <<<"$packages" | grep -xE "$forbidden" | sort -u)
 done
 
-dev_only='everstep-(testbed|system-tests|loadtest|examples|fleet-demo|label-worker|cli)|mimalloc'
+dev_only='everstep-(testbed|testkit|system-tests|loadtest|examples|fleet-demo|label-worker|cli)|mimalloc'
 for crate in everstep everstep-coordinator; do
   while read -r name; do
     breach "$crate depends on $name: cargo tree -p $crate -i $name --edges normal,build"

@@ -321,7 +321,7 @@ impl Kit {
     }
 
     /// Feeds a saved journal to the code, as a worker that takes the instance up would, and runs no step. The text is what
-    /// `everstep instances get WORKFLOW ID --journal --format json` prints, or [`Run::export`] gives.
+    /// `everstep instances get WORKFLOW ID --journal --output json` prints, or [`Run::export`] gives.
     ///
     /// Errors: [`KitError::Replay`] names the entry, and the call, that disagree.
     pub fn replay(&self, saved: &str) -> Result<Replayed, KitError> {

@@ -1,4 +1,4 @@
-//! A journal as JSON: what `everstep instances get WORKFLOW ID --journal --format json` prints, which is what the HTTP API
+//! A journal as JSON: what `everstep instances get WORKFLOW ID --journal --output json` prints, which is what the HTTP API
 //! says of an instance and its journal. The kit's own exports have the instance's seed besides, which the API never shows.
 
 mod read;

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails where it is surprised")]
 
+mod api;
 mod bodies;
 mod crashes;
 mod mocks;
