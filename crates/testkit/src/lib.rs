@@ -35,8 +35,8 @@
 //! # Time
 //! Whenever the test waits ([`Run::result`], [`Run::reaches`], [`Run::step`]) and nothing goes on, time jumps to the next
 //! moment that something waits for. With [`TestKit::time_by_hand`] only [`Kit::advance`] moves it. A step that itself sleeps
-//! by tokio's clock is waited for second by second, which costs about a millisecond of real time a minute; a mocked timeout
-//! costs nothing. A step that does real I/O must be mocked, or do it in `spawn_blocking`: the clock does not wait for sockets.
+//! by tokio's clock is waited for second by second, which costs some milliseconds of real time a second in a debug build; a mocked
+//! timeout costs nothing. A step that does real I/O must be mocked, or do it in `spawn_blocking`: the clock does not wait for sockets.
 //!
 //! # What is checked without being asked
 //! When a test is over, every instance that has ended is replayed a second time against the code, and any difference fails the

@@ -14,7 +14,7 @@ const GRACE: Duration = Duration::from_mins(1);
 /// The same where time is moved by hand: long enough for whoever moves it at once.
 const GRACE_BY_HAND: Duration = Duration::from_millis(10);
 /// So long may steps run by themselves in one wait.
-const BUSY_MAX: Duration = Duration::from_hours(12);
+const BUSY_MAX: Duration = Duration::from_hours(2);
 
 /// Who moves the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
