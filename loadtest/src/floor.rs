@@ -156,14 +156,12 @@ impl Statements {
         let (id, round) = (vec![number.parse::<i64>()?], vec![round.parse::<i64>()?]);
         let entry = vec![&[7_u8; 300][..]];
         let (locking, writing): ([Param<'_>; 1], [Param<'_>; 3]) = ([&id], [&id, &round, &entry]);
-        let (begun, locked) = tokio::join!(client.batch_execute("BEGIN"), client.query(&self.lock, &locking));
-        (begun?, locked?);
-        let (updated, inserted, committed) = tokio::join!(
+        tokio::try_join!(client.batch_execute("BEGIN"), client.query(&self.lock, &locking))?;
+        tokio::try_join!(
             client.execute(&self.update, &locking),
             client.execute(&self.insert, &writing),
             client.batch_execute("COMMIT"),
-        );
-        (updated?, inserted?, committed?);
+        )?;
         Ok(())
     }
 }
