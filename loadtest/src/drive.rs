@@ -195,7 +195,7 @@ async fn lateness(store: &dyn Store, workload: Workload) -> Result<Vec<f64>> {
             let due = entries.iter().find_map(|entry| match &entry.fact {
                 Fact::Opened(opened) => match opened.wait {
                     Wait::Sleep { until } => Some(until),
-                    Wait::Remote(_) => None,
+                    Wait::Remote(_) | Wait::Event { .. } => None,
                 },
                 _ => None,
             });

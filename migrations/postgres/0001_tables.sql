@@ -31,6 +31,8 @@ CREATE TABLE instance (
     generation integer NOT NULL CHECK (generation > 0),
     waits integer NOT NULL CHECK (waits >= 0),
     deaths integer NOT NULL CHECK (deaths >= 0),
+    events bigint NOT NULL CHECK (events >= 0),
+    unread bigint NOT NULL CHECK (unread BETWEEN 0 AND events),
     status smallint NOT NULL CHECK (status BETWEEN 0 AND 3),
     ended_at bigint,
     CONSTRAINT ended_has_a_time CHECK ((status <> 0) = (ended_at IS NOT NULL)),
@@ -85,7 +87,7 @@ CREATE TABLE journal (
     payload text,
     PRIMARY KEY (instance, run, position)
 );
-COMMENT ON COLUMN journal.kind IS '1 started, 2 attempted, 3 opened, 4 fired, 5 lost, 6 parked, 7 retried, 8 ended';
+COMMENT ON COLUMN journal.kind IS '1 started, 2 attempted, 3 opened, 4 fired, 5 lost, 6 parked, 7 retried, 8 ended, 9 delivered, 10 closed';
 
 -- The side tables of open instances. `subject` is zero for the instance itself, else the hash of a remote step's call.
 
@@ -126,11 +128,51 @@ CREATE TABLE wait (
     call_kind smallint NOT NULL CHECK (call_kind BETWEEN 1 AND 7),
     call bytea NOT NULL CHECK (octet_length(call) = 16),
     call_name text NOT NULL,
+    awaited bytea,
     PRIMARY KEY (instance, call),
-    CONSTRAINT only_remote_steps_wait_for_no_time CHECK (due_at IS NOT NULL OR kind = 3)
+    CONSTRAINT only_remote_steps_wait_for_no_time CHECK (due_at IS NOT NULL OR kind = 3),
+    CONSTRAINT waits_for_events_say_for_which CHECK ((kind = 4) = (awaited IS NOT NULL))
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
-COMMENT ON COLUMN wait.kind IS '1 sleep, 2 retry, 3 remote step';
+COMMENT ON COLUMN wait.kind IS '1 sleep, 2 retry, 3 remote step, 4 event';
+COMMENT ON COLUMN wait.awaited IS 'MessagePack: types, key and the position of the entry that opened it';
 CREATE INDEX wait_by_due ON wait (due_at) WHERE due_at IS NOT NULL;
+
+-- What open waits for events wait for: one row a type, by which a new event finds the oldest wait that it fits. The key is
+-- empty where any will do.
+CREATE TABLE awaited (
+    instance uuid NOT NULL,
+    opened bigint NOT NULL,
+    call bytea NOT NULL CHECK (octet_length(call) = 16),
+    type text COLLATE "C" NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    PRIMARY KEY (instance, type, key, opened)
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
+
+-- Events, kept as long as their instance, so that one that is sent again is known (rule P24). The payload of one that was
+-- delivered is in the journal, at the run and position given here; there it stays if the event returns (rule P22).
+CREATE TABLE event (
+    instance uuid NOT NULL,
+    sequence bigint NOT NULL CHECK (sequence > 0),
+    received_at bigint NOT NULL,
+    position bigint,
+    run integer,
+    unread boolean NOT NULL,
+    type text COLLATE "C" NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    app_id text COLLATE "C" NOT NULL,
+    event_id text COLLATE "C" NOT NULL,
+    call bytea CHECK (octet_length(call) = 16),
+    fingerprint bytea NOT NULL CHECK (octet_length(fingerprint) = 32),
+    payload text,
+    PRIMARY KEY (instance, type, sequence),
+    CONSTRAINT unread_has_no_call CHECK (unread = (call IS NULL)),
+    CONSTRAINT a_payload_is_here_or_in_the_journal CHECK ((payload IS NULL) = (position IS NOT NULL)),
+    CONSTRAINT a_place_is_whole CHECK ((position IS NULL) = (run IS NULL))
+);
+CREATE UNIQUE INDEX event_by_id ON event (instance, app_id, event_id);
+CREATE INDEX event_unread ON event (instance, type, sequence) WHERE unread;
+CREATE INDEX event_unread_by_key ON event (instance, type, key, sequence) WHERE unread AND key <> '';
+CREATE INDEX event_by_call ON event (instance, call) WHERE call IS NOT NULL;
 
 -- Remote steps without an outcome (rule W39). `body` is MessagePack: call, position and what to run.
 CREATE TABLE remote_step (

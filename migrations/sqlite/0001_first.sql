@@ -26,6 +26,8 @@ CREATE TABLE instance (
     steps         INTEGER NOT NULL,
     journal_bytes INTEGER NOT NULL,
     deaths        INTEGER NOT NULL,
+    events        INTEGER NOT NULL,
+    unread        INTEGER NOT NULL,
     created_at    INTEGER NOT NULL,
     ended_at      INTEGER,
     CHECK ((status <> 0) = (ended_at IS NOT NULL))
@@ -104,18 +106,57 @@ CREATE INDEX ready_step ON ready (namespace, pool, offered_at, ready_at) WHERE p
 CREATE TABLE wait (
     uid        BLOB    NOT NULL,
     call       BLOB    NOT NULL CHECK (length(call) = 16),
-    -- 1 sleep, 2 retry, 3 remote step.
-    kind       INTEGER NOT NULL CHECK (kind BETWEEN 1 AND 3),
+    -- 1 sleep, 2 retry, 3 remote step, 4 event.
+    kind       INTEGER NOT NULL CHECK (kind BETWEEN 1 AND 4),
     since      INTEGER NOT NULL,
     -- Null where something other than time ends it.
     due_at     INTEGER,
     call_kind  TEXT    NOT NULL,
     call_name  TEXT    NOT NULL,
     call_count INTEGER NOT NULL,
-    PRIMARY KEY (uid, call)
+    -- MessagePack of what a wait for an event waits for.
+    awaited    BLOB,
+    PRIMARY KEY (uid, call),
+    CHECK ((kind = 4) = (awaited IS NOT NULL))
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX wait_due ON wait (due_at) WHERE due_at IS NOT NULL;
+
+-- What open waits for events wait for, one row a type. The key is empty where any will do.
+CREATE TABLE awaited (
+    uid    BLOB    NOT NULL,
+    type   TEXT    NOT NULL,
+    key    TEXT    NOT NULL,
+    opened INTEGER NOT NULL,
+    call   BLOB    NOT NULL CHECK (length(call) = 16),
+    PRIMARY KEY (uid, type, key, opened)
+) STRICT, WITHOUT ROWID;
+
+-- Kept as long as their instance. The payload of one that was delivered is in the journal, at this run and position.
+CREATE TABLE event (
+    uid         BLOB    NOT NULL,
+    type        TEXT    NOT NULL,
+    sequence    INTEGER NOT NULL CHECK (sequence >= 1),
+    key         TEXT    NOT NULL,
+    app_id      TEXT    NOT NULL,
+    event_id    TEXT    NOT NULL,
+    fingerprint BLOB    NOT NULL CHECK (length(fingerprint) = 32),
+    received_at INTEGER NOT NULL,
+    unread      INTEGER NOT NULL CHECK (unread IN (0, 1)),
+    call        BLOB,
+    run         INTEGER,
+    position    INTEGER,
+    payload     TEXT,
+    PRIMARY KEY (uid, type, sequence),
+    CHECK (unread = (call IS NULL)),
+    CHECK ((payload IS NULL) = (position IS NOT NULL)),
+    CHECK ((position IS NULL) = (run IS NULL))
+) STRICT, WITHOUT ROWID;
+
+CREATE UNIQUE INDEX event_id ON event (uid, app_id, event_id);
+CREATE INDEX event_unread ON event (uid, type, sequence) WHERE unread = 1;
+CREATE INDEX event_unread_key ON event (uid, type, key, sequence) WHERE unread = 1 AND key <> '';
+CREATE INDEX event_call ON event (uid, call) WHERE call IS NOT NULL;
 
 CREATE TABLE remote_step (
     uid          BLOB    NOT NULL,

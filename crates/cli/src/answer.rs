@@ -41,11 +41,23 @@ pub struct Instance {
     #[serde(default)]
     pub waits_open: u64,
     #[serde(default)]
+    pub events_unread: Vec<Unread>,
+    #[serde(default)]
+    pub events_hint: Option<String>,
+    #[serde(default)]
     pub output: Option<Box<RawValue>>,
     #[serde(default)]
     pub error: Option<Error>,
     #[serde(default)]
     pub termination: Option<Termination>,
+}
+
+/// Unread events of one type.
+#[derive(Debug, Deserialize)]
+#[allow(missing_docs, reason = "the fields are those of the HTTP API")]
+pub struct Unread {
+    pub r#type: String,
+    pub count: u64,
 }
 
 /// Why an instance is in its status, or one of its waits.

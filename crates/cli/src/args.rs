@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use everstep_protocol::{InstanceId, Namespace, WorkflowName};
+use everstep_protocol::{EventKey, EventType, InstanceId, Namespace, WorkflowName};
 
 /// What the exit codes mean.
 pub const EXIT_CODES: &str = "\
@@ -86,6 +86,9 @@ pub enum Command {
     /// Look at instances and operate them
     #[command(subcommand)]
     Instances(InstancesCommand),
+    /// Send events to instances
+    #[command(subcommand)]
+    Events(EventsCommand),
     /// Look at messages that could not be accepted
     #[command(subcommand)]
     Rejected(RejectedCommand),
@@ -192,6 +195,33 @@ pub struct ListArgs {
     /// Where an earlier page ended
     #[arg(long)]
     pub cursor: Option<String>,
+}
+
+/// Commands about events.
+#[derive(Debug, Subcommand)]
+pub enum EventsCommand {
+    /// Send an event to an instance
+    Send(SendArgs),
+}
+
+/// Options of `events send`.
+#[derive(Debug, Args)]
+pub struct SendArgs {
+    /// Which instance
+    #[command(flatten)]
+    pub instance: InstanceArgs,
+    /// The event's type, 1 to 100 characters
+    #[arg(value_name = "TYPE")]
+    pub kind: EventType,
+    /// What it says: JSON text, @FILE, or - for standard input; null if absent
+    #[arg(long, value_name = "JSON|@FILE|-")]
+    pub payload: Option<String>,
+    /// By what a repetition is known, 1 to 100 visible ASCII characters; generated if absent
+    #[arg(long = "id", value_name = "ID")]
+    pub event: Option<String>,
+    /// The correlation key
+    #[arg(long)]
+    pub key: Option<EventKey>,
 }
 
 /// Commands about rejected messages.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use everstep_protocol::{InstanceId, Namespace, WorkflowName};
+use everstep_protocol::{EventKey, EventType, InstanceId, Namespace, WorkflowName};
 use reqwest::{Method, RequestBuilder, Url, header};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -42,6 +42,19 @@ pub struct List {
     pub limit: Option<u32>,
     /// Where an earlier page ended.
     pub cursor: Option<String>,
+}
+
+/// An event to send.
+#[derive(Debug)]
+pub struct Event {
+    /// Its type.
+    pub kind: EventType,
+    /// Its correlation key.
+    pub key: Option<EventKey>,
+    /// By what a repetition is known.
+    pub id: String,
+    /// What it says.
+    pub payload: Box<RawValue>,
 }
 
 #[derive(Serialize)]
@@ -154,6 +167,26 @@ impl Client {
         let url = self.url(&["workflows", workflow.as_str(), "instances", id.as_str(), "retry"]);
         let request = self.http.post(url).header("idempotency-key", Uuid::now_v7().to_string());
         self.send(request, "trying again is safe").await
+    }
+
+    /// Sends an event. Repeating it with the same id makes no second one.
+    pub async fn send_event(
+        &self,
+        workflow: &WorkflowName,
+        id: &InstanceId,
+        event: &Event,
+    ) -> Result<Answer, Failure> {
+        let path = ["workflows", workflow.as_str(), "instances", id.as_str(), "events", event.kind.as_str()];
+        let mut url = self.url(&path);
+        query(&mut url, &[("key", &event.key.as_ref().map(ToString::to_string))]);
+        let request = self
+            .http
+            .post(url)
+            .header(header::CONTENT_TYPE, "application/json")
+            .header("idempotency-key", &event.id)
+            .body(event.payload.get().to_owned());
+        let advice = format!("with --id {} trying again is safe: it makes no second event", event.id);
+        self.send(request, &advice).await
     }
 
     /// The newest rejected messages.

@@ -1,6 +1,7 @@
 //! The commands, one file for each noun.
 
 mod batch;
+mod events;
 mod instances;
 mod rejected;
 mod settings;
@@ -33,6 +34,7 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
         }
         Command::Start(args) => start::start(&Asking::new(&global)?, args).await,
         Command::Instances(command) => instances::run(&Asking::new(&global)?, command).await,
+        Command::Events(command) => events::run(&Asking::new(&global)?, command).await,
         Command::Rejected(command) => rejected::run(&Asking::new(&global)?, command).await,
         Command::Settings(args) => settings::run(&global, &args),
         Command::Completions { shell } => {

@@ -60,6 +60,12 @@ pub fn instance(instance: &Instance) -> String {
     if let Some(attention) = &instance.attention {
         line("asks since", text(&attention.since));
     }
+    for unread in &instance.events_unread {
+        line("unread events", text(&format!("{:?}: {}", unread.r#type, unread.count)));
+    }
+    if let Some(hint) = &instance.events_hint {
+        line("hint", text(hint));
+    }
     if let Some(output) = &instance.output {
         line("output", text(output.get()));
     }

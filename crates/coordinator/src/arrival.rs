@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use everstep_broker::Settle;
-use everstep_engine::{Answer, Input};
+use everstep_engine::{Answer, Input, start::NameKey};
 use everstep_protocol::InstanceId;
 use tokio::sync::oneshot;
 
@@ -28,6 +28,8 @@ pub(crate) struct Debt {
     pub(crate) reply: Option<oneshot::Sender<Told>>,
     /// A producer who asked for a reply.
     pub(crate) reply_to: Option<ReplyTo>,
+    /// The instance that an event of a producer is sent to.
+    pub(crate) event_to: Option<NameKey>,
 }
 
 /// What somebody in this process is told.

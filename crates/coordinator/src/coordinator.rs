@@ -156,9 +156,7 @@ impl Work {
         match finished {
             Ok(finished) => {
                 self.queue.finished(&finished.instances);
-                for arrival in finished.again {
-                    self.queue.push(arrival);
-                }
+                self.queue.again(finished.again);
             }
             // A turn that panicked leaves its instances held back for good: better to stop and be replaced.
             Err(error) => std::panic::resume_unwind(error.into_panic()),
@@ -178,6 +176,7 @@ fn service_ended(ended: Result<Result<(), Error>, tokio::task::JoinError>) -> Re
 async fn declare(shared: &Shared) {
     let mut topology = vec![
         Declaration::exchange(topology::START_EXCHANGE),
+        Declaration::exchange(topology::EVENT_EXCHANGE),
         Declaration::exchange(topology::LIFECYCLE_EXCHANGE),
         service::sessions::queue().into(),
     ];
@@ -198,6 +197,7 @@ fn namespace_queues(namespace: &Namespace) -> Vec<Declaration> {
         QueueDeclaration::new(dead, QueueKind::Quorum).into(),
         QueueDeclaration::new(topology::rejected_queue(namespace), QueueKind::Quorum).into(),
         start.into(),
+        service::events::queue(namespace).into(),
     ]
 }
 
@@ -230,6 +230,7 @@ fn services(
     }
     for namespace in &shared.settings.namespaces {
         set.spawn(service::starts::run(Arc::clone(shared), namespace.clone()));
+        set.spawn(service::events::run(Arc::clone(shared), namespace.clone()));
         set.spawn(service::starts::run_dead(Arc::clone(shared), namespace.clone()));
     }
     set

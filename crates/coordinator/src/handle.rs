@@ -7,10 +7,12 @@ use std::{
 
 use everstep_engine::{
     Answer, Input, What,
+    mailbox::{EventId, SentEvent},
     start::{MessageKey, NameKey, Start},
 };
 use everstep_protocol::{
-    Fingerprint, InstanceId, Namespace, Payload, WorkflowName, limits::Limits, start::StartReply,
+    EventKey, EventType, Fingerprint, InstanceId, Namespace, Payload, WorkflowName, limits::Limits,
+    start::StartReply,
 };
 use everstep_store::Store;
 
@@ -46,6 +48,19 @@ pub struct StartRequest {
     pub input: Payload,
     /// What a resend of the same request is known by, if it has no id of its own.
     pub message: Option<MessageKey>,
+}
+
+/// An event that passed the checks at the edge.
+#[derive(Clone, Debug)]
+pub struct EventRequest {
+    /// Its type.
+    pub kind: EventType,
+    /// Its correlation key.
+    pub key: Option<EventKey>,
+    /// By what a repetition is known (rule P24).
+    pub id: EventId,
+    /// What it says.
+    pub payload: Payload,
 }
 
 /// Whether the coordinator can work.
@@ -108,6 +123,14 @@ impl Handle {
         self.on("terminate an instance", &name, What::Terminate { operation, reason }).await
     }
 
+    /// Sends an event to an instance, and answers after the commit. The same id gets its first answer again (rule P24).
+    ///
+    /// Errors: [`Error::Unknown`] when the decision did not come in time; repeating with the same id is safe.
+    pub async fn send_event(&self, name: NameKey, event: EventRequest) -> Result<Answer, Error> {
+        let event = prepare_event(event, self.shared.settings.limits)?;
+        self.on("send an event", &name, What::Event(event)).await
+    }
+
     /// Lets a parked instance go on (rule P41).
     pub async fn retry(&self, name: NameKey, operation: String) -> Result<Answer, Error> {
         self.on("retry an instance", &name, What::Retry { operation }).await
@@ -160,6 +183,18 @@ impl Handle {
             Ok(Err(_)) | Err(_) => Err(Error::Unknown { doing }),
         }
     }
+}
+
+/// Checks an event's size and takes its fingerprint.
+pub(crate) fn prepare_event(event: EventRequest, limits: Limits) -> Result<SentEvent, Error> {
+    let refused = |reason: String| {
+        Error::Store(everstep_store::Error::new(everstep_store::ErrorKind::Refused, "check an event", reason))
+    };
+    everstep_protocol::event::check_payload(&event.payload, limits.event_bytes)
+        .map_err(|error| refused(error.to_string()))?;
+    let fingerprint = Fingerprint::of(&event.payload).map_err(|error| refused(error.to_string()))?;
+    let EventRequest { kind, key, id, payload } = event;
+    Ok(SentEvent { id, kind, key, payload, fingerprint })
 }
 
 /// Gives a start what only the shell has: ids, random bytes, the fingerprint.

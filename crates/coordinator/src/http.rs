@@ -15,6 +15,7 @@
 //! | `GET /v1/{namespace}/instances` | list all of a namespace |
 //! | `GET /v1/{namespace}/workflows/{workflow}/instances/{id}` | one instance |
 //! | `GET .../{id}/journal` | its journal |
+//! | `POST .../{id}/events/{type}` | send it an event |
 //! | `POST .../{id}/terminate` | end it now |
 //! | `POST .../{id}/retry` | let a parked one go on |
 //! | `GET /v1/{namespace}/rejected` | messages that could not be accepted |
@@ -22,6 +23,7 @@
 
 mod batch;
 mod control;
+mod events;
 mod extract;
 mod guard;
 mod health;
@@ -98,6 +100,7 @@ pub async fn serve(
 /// All routes.
 pub fn router(handle: Handle) -> Router {
     let body_max = body_bytes_max(handle.limits().input_bytes);
+    let event_max = body_bytes_max(handle.limits().event_bytes);
     let of_workflow = "/v1/{namespace}/workflows/{workflow}/instances";
     let of_instance = |rest: &str| format!("{of_workflow}/{{id}}{rest}");
     Router::new()
@@ -116,6 +119,7 @@ pub fn router(handle: Handle) -> Router {
         .layer(DefaultBodyLimit::disable())
         .layer(RequestBodyLimitLayer::new(body_max))
         .merge(batch(body_max))
+        .merge(events(&of_instance("/events/{type}"), event_max))
         .layer(middleware::map_response(guard::body_too_large))
         .layer(middleware::from_fn(guard::only_from_here))
         .layer(TraceLayer::new_for_http().make_span_with(span).on_failure(not_ready_is_no_error()))
@@ -129,6 +133,15 @@ fn batch(body_max: usize) -> Router<Handle> {
         .method_not_allowed_fallback(guard::wrong_method)
         .layer(DefaultBodyLimit::disable())
         .layer(RequestBodyLimitLayer::new(body_max.max(BATCH_BODY_BYTES)))
+}
+
+/// The one route whose body has the limit of events.
+fn events(path: &str, body_max: usize) -> Router<Handle> {
+    Router::new()
+        .route(path, post(events::send))
+        .method_not_allowed_fallback(guard::wrong_method)
+        .layer(DefaultBodyLimit::disable())
+        .layer(RequestBodyLimitLayer::new(body_max))
 }
 
 /// The most bytes of a request body that are read. Generous, because the limit of an input counts its compact text and a

@@ -37,5 +37,5 @@ mod turn;
 pub use chance::{Chance, SystemChance};
 pub use coordinator::Coordinator;
 pub use error::{Error, ErrorKind};
-pub use handle::{BATCH_STARTS_MAX, Handle, Health, StartRequest};
+pub use handle::{BATCH_STARTS_MAX, EventRequest, Handle, Health, StartRequest};
 pub use settings::Settings;

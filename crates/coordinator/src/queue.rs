@@ -120,6 +120,17 @@ impl Queue {
         }
     }
 
+    /// Inputs whose heads were locked elsewhere go first, in order: nothing of their instances may overtake them (rule P22).
+    pub(crate) fn again(&mut self, arrivals: Vec<Arrival>) {
+        for arrival in arrivals.into_iter().rev() {
+            match arrival.input.instance().and_then(|uid| self.busy.get_mut(&uid)) {
+                Some(held) => held.push_front(arrival),
+                None if arrival.held >= 3 => self.alone.push_front(arrival),
+                None => self.waiting.push_front(arrival),
+            }
+        }
+    }
+
     /// Everything that waits, for a coordinator that stops.
     pub(crate) fn drain(&mut self) -> Vec<Arrival> {
         let mut rest: Vec<_> = self.waiting.drain(..).chain(self.alone.drain(..)).collect();
@@ -144,7 +155,7 @@ fn size(input: &Input) -> usize {
                 .iter()
                 .map(|open| match &open.wait {
                     OpenWait::Remote(remote) => remote.input.len(),
-                    OpenWait::Sleep(_) | OpenWait::SleepUntil(_) => 0,
+                    OpenWait::Sleep(_) | OpenWait::SleepUntil(_) | OpenWait::Event { .. } => 0,
                 })
                 .sum();
             let then = match &report.then {
@@ -153,6 +164,7 @@ fn size(input: &Input) -> usize {
             };
             results + opened + then
         }
+        Input::On { what: What::Event(event), .. } => event.payload.len(),
         Input::On { what: What::StepReport { outcome: ended, .. }, .. } => outcome(ended),
         Input::On { .. } => 0,
     }

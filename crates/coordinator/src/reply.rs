@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use everstep_broker::{Outgoing, Properties};
-use everstep_engine::Answer;
+use everstep_engine::{Answer, start::NameKey};
 use everstep_protocol::start::{StartOutcome, StartReply};
 
 use crate::{
@@ -39,6 +39,50 @@ pub(crate) fn start(answer: &Answer, workflow: &str, id: Option<&str>) -> StartR
         code: (outcome == StartOutcome::Conflict).then(|| "conflict".to_owned()),
         message: message.map(str::to_owned),
         retry_safe: outcome != StartOutcome::Conflict,
+    }
+}
+
+/// The reply to an event.
+pub(crate) fn event(answer: &Answer, to: &NameKey) -> StartReply {
+    let (outcome, status, code) = match answer {
+        Answer::Done => (StartOutcome::Accepted, None, None),
+        Answer::Refused(status) => (StartOutcome::Conflict, Some(*status), Some(ENDED)),
+        Answer::EventIdTaken => (StartOutcome::Conflict, None, Some(EVENT_ID_TAKEN)),
+        Answer::MailboxFull => (StartOutcome::Rejected, None, Some(MAILBOX_FULL)),
+        Answer::NotFound => (StartOutcome::Rejected, None, Some(NOT_FOUND)),
+        _ => (StartOutcome::Unknown, None, None),
+    };
+    let unknown = "the event was not decided; sending it again with the same id is safe";
+    let message = refused_event(answer).or((outcome == StartOutcome::Unknown).then_some(unknown));
+    StartReply {
+        outcome,
+        workflow: Some(to.workflow.to_string()),
+        id: Some(to.id.to_string()),
+        status: status.map(|status| status.word().to_owned()),
+        code: code.map(str::to_owned),
+        message: message.map(str::to_owned),
+        retry_safe: !matches!(answer, Answer::Refused(_) | Answer::EventIdTaken | Answer::NotFound),
+    }
+}
+
+/// Codes of events that were refused.
+pub(crate) const ENDED: &str = "ended";
+pub(crate) const EVENT_ID_TAKEN: &str = "event_id_taken";
+pub(crate) const MAILBOX_FULL: &str = "mailbox_full";
+pub(crate) const NOT_FOUND: &str = "not_found";
+
+/// Why an event was refused; none if it was not.
+pub(crate) const fn refused_event(answer: &Answer) -> Option<&'static str> {
+    match answer {
+        Answer::Refused(_) => Some("the instance has ended; the event was not kept"),
+        Answer::EventIdTaken => Some(
+            "another event with this id was accepted before, with another type, key or payload; this one was not kept",
+        ),
+        Answer::MailboxFull => Some(
+            "the instance has as many unread events as it may; this one was not kept; sending it again later is safe",
+        ),
+        Answer::NotFound => Some("there is no such instance; the event was not kept"),
+        _ => None,
     }
 }
 

@@ -3,6 +3,7 @@
 pub(crate) mod clean;
 pub(crate) mod dispatch;
 pub(crate) mod duties;
+pub(crate) mod events;
 mod heartbeats;
 pub(crate) mod intake;
 mod loops;

@@ -104,6 +104,11 @@ impl Settings {
             carried(self.limits.output_bytes),
             "limits.output_bytes must be 1 to 8388608: a message carries it whole",
         );
+        check(
+            carried(self.limits.event_bytes),
+            "limits.event_bytes must be 1 to 8388608: a message carries it whole",
+        );
+        check(self.limits.events_unread > 0, "limits.events_unread must be more than zero");
         check(self.deaths_max >= 2, "deaths_max must be at least 2");
         problems
     }
@@ -118,6 +123,8 @@ fn strict_limits<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Li
         input_bytes: Option<u64>,
         steps: Option<u64>,
         journal_bytes: Option<u64>,
+        event_bytes: Option<u64>,
+        events_unread: Option<u64>,
     }
     let strict = Strict::deserialize(deserializer)?;
     let default = Limits::default();
@@ -126,6 +133,8 @@ fn strict_limits<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Li
         input_bytes: strict.input_bytes.unwrap_or(default.input_bytes),
         steps: strict.steps.unwrap_or(default.steps),
         journal_bytes: strict.journal_bytes.unwrap_or(default.journal_bytes),
+        event_bytes: strict.event_bytes.unwrap_or(default.event_bytes),
+        events_unread: strict.events_unread.unwrap_or(default.events_unread),
     })
 }
 

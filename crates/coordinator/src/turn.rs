@@ -9,8 +9,9 @@ use std::{
 use everstep_engine::{
     Answer, Effect, Input, What, Writes,
     batch::{Batch, Loaded, Verdict},
+    mailbox::SentEvent,
     rows::Needs,
-    start::MessageKey,
+    start::{MessageKey, NameKey},
 };
 use everstep_protocol::{
     InstanceId, InstanceUid, Payload, Run, SessionId, journal::Entry, message::WorkerItem, start::StartReply,
@@ -226,6 +227,7 @@ fn settle(
             let reply = reply::start(&answer, start.name.workflow.as_str(), id);
             Some((to, reply))
         }
+        (Some(to), Input::On { .. }) => debt.event_to.as_ref().map(|name| (to, reply::event(&answer, name))),
         _ => None,
     };
     if let Some(reply) = debt.reply {
@@ -236,6 +238,11 @@ fn settle(
         && debt.message.is_some()
     {
         return conflict(shared, start, debt.message, reply);
+    }
+    if let (Some(name), Some(reason), Input::On { what: What::Event(event), .. }) =
+        (&debt.event_to, reply::refused_event(&answer), input)
+    {
+        return refused_event(shared, name, event, event_code(&answer), reason, debt.message, reply);
     }
     match (debt.message, reply) {
         (Some(share), Some((to, reply))) if handed_over => {
@@ -290,6 +297,45 @@ fn conflict(
     }
 }
 
+/// An event that was refused is a rejected message: nothing vanishes (rules W17, W40).
+fn refused_event(
+    shared: &Shared,
+    name: &NameKey,
+    event: &SentEvent,
+    code: &str,
+    reason: &str,
+    message: Option<Share>,
+    reply: Option<(ReplyTo, StartReply)>,
+) {
+    let record = Rejected {
+        namespace: name.namespace.clone(),
+        code: code.to_owned(),
+        reason: format!(
+            "event {:?} for instance {} of workflow {}: {reason}",
+            event.kind.as_str(),
+            name.id,
+            name.workflow
+        ),
+        headers: Payload::null(),
+        body: event.payload.as_str().as_bytes().to_vec(),
+        body_bytes: event.payload.len() as u64,
+        message: Some(MessageName { app_id: event.id.app_id.clone(), message_id: event.id.id.clone() }),
+        decided: None,
+    };
+    if shared.rejections.send(Rejection { record, message, reply }).is_err() {
+        tracing::debug!("a refused event is recorded at its redelivery: the coordinator is stopping");
+    }
+}
+
+const fn event_code(answer: &Answer) -> &'static str {
+    match answer {
+        Answer::Refused(_) => reply::ENDED,
+        Answer::EventIdTaken => reply::EVENT_ID_TAKEN,
+        Answer::MailboxFull => reply::MAILBOX_FULL,
+        _ => reply::NOT_FOUND,
+    }
+}
+
 fn message_name(key: &MessageKey) -> MessageName {
     MessageName { app_id: key.app_id.clone(), message_id: key.message_id.clone() }
 }
@@ -321,6 +367,16 @@ fn culprit(shared: &Shared, input: &Input, mut debts: Vec<(Debt, u8)>, code: &st
             });
             let rejection = Rejection { record, message: debt.message, reply };
             drop(shared.rejections.send(rejection));
+        }
+        // The event is to blame, not the instance.
+        Input::On { what: What::Event(event), .. } => {
+            if let Some(name) = &debt.event_to {
+                let reply = debt.reply_to.map(|to| {
+                    let (workflow, id) = (name.workflow.to_string(), name.id.to_string());
+                    (to, reply::rejected(code, message, Some(workflow), Some(id)))
+                });
+                refused_event(shared, name, event, code, message, debt.message, reply);
+            }
         }
         Input::On { instance, what } => {
             if let Some(share) = debt.message {
@@ -361,5 +417,7 @@ const fn answer_word(answer: &Answer) -> &'static str {
         Answer::Created => "created",
         Answer::Exists(_) => "exists",
         Answer::Conflict(_) => "conflict",
+        Answer::EventIdTaken => "event_id_taken",
+        Answer::MailboxFull => "mailbox_full",
     }
 }

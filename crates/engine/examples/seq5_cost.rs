@@ -317,6 +317,7 @@ fn report(n: u64, step: u32) -> Report {
         seen,
         results: vec![end],
         opened: Vec::new(),
+        closed: Vec::new(),
         then,
         folded: true,
     }

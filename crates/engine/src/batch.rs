@@ -16,12 +16,13 @@ use everstep_protocol::{
     message::{CoordinatorItem, FenceReason},
 };
 
-pub use self::writes::{JournalRow, NameRow, ReadyRow, Writes};
+pub use self::writes::{DeliveryRow, JournalRow, NameRow, ReadyRow, Writes};
 use crate::{
     decide::{Context, decide},
     effect::{Answer, Change, Decision, Effect},
     head::Head,
     input::{Input, What},
+    mailbox::{KnownEvent, SentEvent},
     place::{Place, Room},
     rows::{Rows, Subject},
     start::{Admission, Decided, Existing, MessageKey, NameKey, Start, admit},
@@ -247,6 +248,7 @@ impl Batch {
             | What::Due { .. }
             | What::LeaseEnded { .. }
             | What::StepLeaseEnded { .. }
+            | What::Event(_)
             | What::Terminate { .. }
             | What::Unwritable { .. }
             | What::Retry { .. } => None,
@@ -264,6 +266,7 @@ const fn may_place(what: &What) -> bool {
         | What::LeaseEnded { .. }
         | What::StepReport { .. }
         | What::StepLeaseEnded { .. }
+        | What::Event(_)
         | What::Retry { .. } => true,
         What::Claim { .. }
         | What::Report { .. }
@@ -375,6 +378,16 @@ fn overlay(rows: &mut Rows, uid: InstanceUid, change: Change) {
         }
         Change::Operation(operation, answer) => {
             rows.operations.insert((uid, operation), answer);
+        }
+        Change::Event(row) => {
+            let SentEvent { id, kind, key, fingerprint, .. } = row.event.clone();
+            rows.event_ids.insert((uid, id), KnownEvent { kind, key, fingerprint });
+            rows.events.insert((uid, row.sequence), row);
+        }
+        Change::Delivery { sequence, delivery, .. } => {
+            if let Some(row) = rows.events.get_mut(&(uid, sequence)) {
+                row.delivery = delivery;
+            }
         }
         Change::Outbox(_) => {}
     }

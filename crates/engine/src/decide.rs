@@ -9,12 +9,16 @@
 //! | lease ended | **append loss**, ready (or parked) | nothing | nothing | nothing | nothing | nothing |
 //! | step report | append, push | append, push | append | **append, ready** | append | fence |
 //! | step lease ended | append, push | append, push | append | append | append | nothing |
+//! | event | append, push | append, push | append | **append, ready** | append | refused |
 //! | terminate | **end** | **end** | **end** | **end** | **end** | refused |
 //! | unwritable | **park** | **park** | **park** | **park** | nothing | nothing |
 //! | retry | refused | refused | refused | refused | **ready** | refused |
+//!
+//! An event that no open wait fits is kept, in every open state alike.
 
 mod control;
 mod due;
+mod event;
 mod lease;
 mod report;
 mod step;
@@ -73,6 +77,7 @@ pub fn decide(head: &Head, what: &What, context: Context<'_>) -> Decision {
                 step::From { session: *session, build, call: *call, progress: kept(progress.as_ref()) };
             step::ended(&mut draft, &from, *epoch, *counts)
         }
+        What::Event(event) => event::accept(&mut draft, event),
         What::Terminate { operation, reason } => control::terminate(&mut draft, operation, reason.as_ref()),
         What::Unwritable { message } => control::unwritable(&mut draft, message),
         What::Retry { operation } => control::retry(&mut draft, operation),
@@ -126,9 +131,9 @@ impl<'a> Draft<'a> {
     }
 
     /// Appends entries that were built for the positions after the head's.
-    fn append_all(&mut self, entries: Vec<Entry>) {
+    fn append_all(&mut self, entries: &[Entry]) {
         for entry in entries {
-            self.append(entry.fact);
+            self.append(entry.fact.clone());
         }
     }
 

@@ -1,7 +1,7 @@
 //! What a decision consists of: rows to change, messages that may leave only after the commit, and the answer.
 
 use everstep_protocol::{
-    CallHash, InstanceUid, Namespace, Pool, SessionId, WorkflowName,
+    CallHash, EventType, InstanceUid, Namespace, Pool, SessionId, WorkflowName,
     journal::{Entry, Parked},
     message::{CoordinatorItem, StepGrant},
 };
@@ -9,6 +9,7 @@ use everstep_protocol::{
 use crate::{
     head::{Head, Status},
     lifecycle::Lifecycle,
+    mailbox::{Delivery, EventRow},
     rows::{Lease, RemoteRow, Subject, WaitRow},
 };
 
@@ -68,6 +69,17 @@ pub enum Change {
     ParkEnd,
     /// The first answer of a control operation.
     Operation(String, Answer),
+    /// An event is accepted.
+    Event(EventRow),
+    /// An event has gone to a call, or is unread again.
+    Delivery {
+        /// The event's type.
+        kind: EventType,
+        /// Its number.
+        sequence: u64,
+        /// Where it has gone.
+        delivery: Option<Delivery>,
+    },
     /// A message to the world, from the outbox.
     Outbox(Lifecycle),
 }
@@ -163,4 +175,8 @@ pub enum Answer {
     Exists(Status),
     /// A start met an instance with another input.
     Conflict(Status),
+    /// Another event with this id was accepted before.
+    EventIdTaken,
+    /// The instance has as many unread events as it may.
+    MailboxFull,
 }

@@ -87,6 +87,10 @@ pub struct Head {
     pub journal_bytes: u64,
     /// Holders that died in a row without progress (rule W11).
     pub deaths: u32,
+    /// The number of the last event that was accepted (rule P22).
+    pub events: u64,
+    /// Events that no call has got yet.
+    pub unread: u64,
     /// When it was created.
     pub created_at: Timestamp,
     /// When it ended: set exactly when the status is not open.
@@ -118,6 +122,8 @@ impl Head {
             steps: 0,
             journal_bytes: 0,
             deaths: 0,
+            events: 0,
+            unread: 0,
             created_at,
             ended_at: None,
         }

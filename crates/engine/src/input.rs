@@ -3,10 +3,10 @@
 use everstep_protocol::{
     BuildName, CallHash, Epoch, InstanceUid, Millis, Payload, SessionId,
     journal::Progress,
-    message::{AttemptOutcome, Report},
+    message::{AttemptOutcome, OpenWait, Report},
 };
 
-use crate::{rows::Needs, start::Start};
+use crate::{mailbox::SentEvent, rows::Needs, start::Start};
 
 /// One input of a batch.
 #[derive(Clone, Debug)]
@@ -104,6 +104,8 @@ pub enum What {
         /// What the attempt that ran under it had told of its progress.
         progress: Option<Payload>,
     },
+    /// Somebody sends an event.
+    Event(SentEvent),
     /// Somebody ends the instance.
     Terminate {
         /// The operation's id.
@@ -148,7 +150,13 @@ impl Input {
 impl What {
     fn needs(&self, instance: InstanceUid, needs: &mut Needs) {
         match self {
-            Self::Report { .. } | Self::GiveBack { .. } | Self::LeaseEnded { .. } => {}
+            Self::Report { report, .. } => of_report(instance, report, needs),
+            Self::Event(event) => {
+                needs.runnable.push(instance);
+                needs.event_ids.push((instance, event.id.clone()));
+                needs.waiters.push((instance, event.kind.clone(), event.key.clone()));
+            }
+            Self::GiveBack { .. } | Self::LeaseEnded { .. } => {}
             Self::Claim { .. } | Self::Unwritable { .. } => needs.runnable.push(instance),
             Self::Due { call } => {
                 needs.runnable.push(instance);
@@ -167,5 +175,20 @@ impl What {
                 needs.operations.push((instance, operation.clone()));
             }
         }
+    }
+}
+
+/// A report of attempts needs no side rows. The wait of an event takes the oldest that fits, and what is closed is looked up.
+fn of_report(instance: InstanceUid, report: &Report, needs: &mut Needs) {
+    for open in &report.opened {
+        if let OpenWait::Event { types, key, .. } = &open.wait {
+            needs.unread.extend(types.iter().map(|kind| (instance, kind.clone(), key.clone())));
+        }
+    }
+    for closed in &report.closed {
+        let call = closed.call.hash();
+        needs.waits.push((instance, call));
+        needs.remotes.push((instance, call));
+        needs.returns.push((instance, call));
     }
 }

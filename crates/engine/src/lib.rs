@@ -18,6 +18,7 @@ pub mod effect;
 pub mod head;
 pub mod input;
 pub mod lifecycle;
+pub mod mailbox;
 pub mod place;
 pub mod replay;
 pub mod report;

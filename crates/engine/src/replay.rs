@@ -7,13 +7,15 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use everstep_protocol::{
-    Attempt, BuildName, Call, Failure, FailureKind, Fingerprint, Payload, Policy, Position, StepKey,
-    Timestamp,
-    journal::{Attempted, Entry, Fact, Lost, Opened, Outcome, ParkCode, Parked, Progress, Wait},
+    Attempt, BuildName, Call, EventKey, Failure, FailureKind, Fingerprint, Payload, Policy, Position,
+    StepKey, Timestamp,
+    journal::{
+        Attempted, Closed, Delivered, Entry, Fact, Lost, Opened, Outcome, ParkCode, Parked, Progress, Wait,
+    },
 };
 
 /// What a body asked for in a call, as far as replay looks at it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Asked {
     /// An inline step with this input.
     Step(Fingerprint),
@@ -21,6 +23,8 @@ pub enum Asked {
     Remote(Fingerprint),
     /// A sleep; its length may change between builds (rule P19).
     Sleep,
+    /// An event, with this key if any; its types stand in the call's name, its timeout may change between builds.
+    Event(Option<EventKey>),
 }
 
 /// What feeding an entry means for the body.
@@ -35,6 +39,13 @@ pub enum Fed {
         /// The outcome.
         result: Result<Payload, Failure>,
     },
+    /// This call has its event: hand it over and poll.
+    Deliver {
+        /// The call's number.
+        number: u64,
+        /// The event.
+        event: Delivered,
+    },
 }
 
 /// What may run now that every entry is fed.
@@ -42,7 +53,7 @@ pub enum Fed {
 pub enum Next {
     /// Start an attempt of an inline step.
     Start(Start),
-    /// Open the wait of a sleep or a remote step: it is not recorded yet.
+    /// Open the wait of a sleep, an event or a remote step: it is not recorded yet.
     Open {
         /// The call's number.
         number: u64,
@@ -77,7 +88,18 @@ pub struct Replay {
     ready: BTreeSet<u64>,
     /// Remote steps that wait for the outcome of another input than the code gives them now.
     changed: BTreeSet<u64>,
+    /// Calls that the body has dropped while they waited, until the entry that says so.
+    closing: BTreeMap<Call, Closing>,
     drifted: u64,
+}
+
+/// The wait of a dropped call.
+#[derive(Clone, Copy, Debug)]
+struct Closing {
+    /// The last position that the body had seen when it dropped the call.
+    after: Position,
+    /// It was reported.
+    told: bool,
 }
 
 #[derive(Debug)]
@@ -92,11 +114,13 @@ struct Made {
     first_at: Option<Timestamp>,
     progress: Option<Payload>,
     input_changed: bool,
+    /// See [`Closing::after`]; for a dropped call.
+    dropped_after: Position,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Can run at once: no attempt yet, or its retry delay is over. A sleep or remote step: not opened yet.
+    /// Can run at once: no attempt yet, or its retry delay is over. A sleep, event or remote step: not opened yet.
     Ready,
     /// The worker has been told to run or open it.
     Told,
@@ -121,6 +145,7 @@ impl Replay {
             calls: BTreeMap::new(),
             ready: BTreeSet::new(),
             changed: BTreeSet::new(),
+            closing: BTreeMap::new(),
             drifted: 0,
         }
     }
@@ -150,17 +175,40 @@ impl Replay {
             first_at: None,
             progress: None,
             input_changed: false,
+            dropped_after: Position(0),
         };
         self.calls.insert(number, made);
         self.ready.insert(number);
     }
 
-    /// The body dropped a call that it had begun. Entries for it are skipped from now on.
-    pub fn dropped(&mut self, number: u64) {
+    /// The body dropped a call that it had begun, when it had seen the entry at `seen`. Entries for it are skipped from now on,
+    /// and if it waits its wait is to be closed.
+    pub fn dropped(&mut self, number: u64, seen: Position) {
         if let Some(made) = self.calls.get_mut(&number) {
+            if matches!(made.state, State::Waiting | State::Retrying) {
+                self.closing.insert(made.call.clone(), Closing { after: seen, told: false });
+            }
             made.state = State::Dropped;
             self.changed.remove(&number);
+            made.dropped_after = seen;
         }
+    }
+
+    /// The body dropped a call whose event was fed at `seen` and which it had not looked at since: to the body it never came.
+    pub fn untaken(&mut self, call: Call, seen: Position) {
+        let after = Position(seen.0.saturating_sub(1));
+        self.closing.insert(call, Closing { after, told: false });
+    }
+
+    /// The waits to close, each told once. Call it when every entry is fed.
+    pub fn next_closed(&mut self) -> Vec<Closed> {
+        let untold = self.closing.iter_mut().filter(|(_, closing)| !closing.told);
+        untold
+            .map(|(call, closing)| {
+                closing.told = true;
+                Closed { call: call.clone(), after: closing.after }
+            })
+            .collect()
     }
 
     /// The body is given this call's success before it is acknowledged (rule W36).
@@ -189,6 +237,7 @@ impl Replay {
             return Err(mismatch(entry, &format!("entry {got} came where entry {want} was expected")));
         }
         self.position = entry.position;
+        self.of_dropped(entry);
         match &entry.fact {
             Fact::Attempted(attempted) => self.attempted(entry, attempted),
             Fact::Opened(opened) => self.opened(entry, opened),
@@ -197,6 +246,8 @@ impl Replay {
                 self.lost(lost);
                 Ok(Fed::Nothing)
             }
+            Fact::Delivered(delivered) => self.delivered(entry, delivered),
+            Fact::Closed(closed) => self.closed(entry, closed),
             Fact::Parked(_) | Fact::Retried | Fact::Ended(_) => Ok(Fed::Nothing),
             Fact::Started(_) => Err(mismatch(entry, "a second first entry")),
         }
@@ -235,13 +286,47 @@ impl Replay {
         }
     }
 
+    /// What an entry says of the wait of a call that the body has dropped: it is open, or it is over and need not be closed. An
+    /// event that came to such a call is no end of it: it has to return (rule P22).
+    fn of_dropped(&mut self, entry: &Entry) {
+        let made = entry
+            .fact
+            .call()
+            .and_then(|call| self.numbers.get(call))
+            .and_then(|number| self.calls.get(number));
+        let Some(made) = made.filter(|made| made.state == State::Dropped) else { return };
+        let opens = match &entry.fact {
+            Fact::Opened(_) => true,
+            Fact::Fired { .. } => false,
+            Fact::Attempted(attempted) => match attempted.retry_at() {
+                // The coordinator retries a remote step, whose wait goes on.
+                Some(_) if matches!(made.asked, Asked::Remote(_)) => return,
+                Some(retry_at) => retry_at > entry.at,
+                None => false,
+            },
+            Fact::Started(_)
+            | Fact::Delivered(_)
+            | Fact::Closed(_)
+            | Fact::Lost(_)
+            | Fact::Parked(_)
+            | Fact::Retried
+            | Fact::Ended(_) => return,
+        };
+        if opens {
+            let closing = Closing { after: made.dropped_after, told: false };
+            self.closing.entry(made.call.clone()).or_insert(closing);
+        } else if self.closing.get(&made.call).is_some_and(|closing| !closing.told) {
+            self.closing.remove(&made.call);
+        }
+    }
+
     fn attempted(&mut self, entry: &Entry, attempted: &Attempted) -> Result<Fed, Parked> {
         let build = self.build.clone();
         let Some((number, made)) = self.target(entry, &attempted.call)? else {
             return Ok(Fed::Nothing);
         };
         let (Asked::Step(input) | Asked::Remote(input)) = made.asked else {
-            return Err(mismatch(entry, &format!("the code calls {} as a sleep", attempted.call)));
+            return Err(mismatch(entry, &format!("the code calls {} in another way", attempted.call)));
         };
         // What a remote step was given was compared when it was opened: its attempts bear the builds of the pool.
         let changed = if made.state == State::Waiting {
@@ -280,14 +365,16 @@ impl Replay {
         let Some((number, made)) = self.target(entry, &opened.call)? else {
             return Ok(Fed::Nothing);
         };
-        made.input_changed = match (&opened.wait, made.asked) {
+        made.input_changed = match (&opened.wait, &made.asked) {
             (Wait::Sleep { .. }, Asked::Sleep) => false,
+            (Wait::Event { key, .. }, Asked::Event(asked)) if key == asked => false,
             (Wait::Remote(remote), Asked::Remote(input)) => {
                 let recorded = (remote.fingerprint, opened.build.as_ref());
-                is_changed(entry, &opened.call, (input, &build), recorded)?
+                is_changed(entry, &opened.call, (*input, &build), recorded)?
             }
-            (Wait::Sleep { .. }, Asked::Step(_) | Asked::Remote(_))
-            | (Wait::Remote(_), Asked::Step(_) | Asked::Sleep) => {
+            (Wait::Sleep { .. }, Asked::Step(_) | Asked::Remote(_) | Asked::Event(_))
+            | (Wait::Remote(_), Asked::Step(_) | Asked::Sleep | Asked::Event(_))
+            | (Wait::Event { .. }, _) => {
                 return Err(mismatch(entry, &format!("the code calls {} in another way", opened.call)));
             }
         };
@@ -302,10 +389,14 @@ impl Replay {
         let Some((number, made)) = self.target(entry, call)? else {
             return Ok(Fed::Nothing);
         };
-        match (made.state, made.asked) {
+        match (made.state, &made.asked) {
             (State::Waiting, Asked::Sleep) => {
                 self.calls.remove(&number);
                 Ok(Fed::Resolve { number, result: Ok(Payload::null()) })
+            }
+            (State::Waiting, Asked::Event(_)) => {
+                self.calls.remove(&number);
+                Ok(Fed::Resolve { number, result: Err(event_timed_out(call)) })
             }
             (State::Retrying, Asked::Step(_)) => {
                 made.state = State::Ready;
@@ -314,6 +405,26 @@ impl Replay {
             }
             _ => Err(mismatch(entry, &format!("{call} does not wait for a time"))),
         }
+    }
+
+    fn delivered(&mut self, entry: &Entry, delivered: &Delivered) -> Result<Fed, Parked> {
+        let Some((number, made)) = self.target(entry, &delivered.call)? else {
+            return Ok(Fed::Nothing);
+        };
+        if made.state != State::Waiting || !matches!(made.asked, Asked::Event(_)) {
+            return Err(mismatch(entry, &format!("{} does not wait for an event", delivered.call)));
+        }
+        self.calls.remove(&number);
+        Ok(Fed::Deliver { number, event: delivered.clone() })
+    }
+
+    /// A closed wait never ends: code that has not dropped the call would wait for ever.
+    fn closed(&mut self, entry: &Entry, closed: &Closed) -> Result<Fed, Parked> {
+        let known = self.closing.remove(&closed.call).is_some();
+        if known || self.target(entry, &closed.call)?.is_none() {
+            return Ok(Fed::Nothing);
+        }
+        Err(mismatch(entry, &format!("the code has not dropped {} by then", closed.call)))
     }
 
     /// Charges a loss to the steps that can have been running: the first `slots` that were ready, in order of call.
@@ -355,7 +466,7 @@ impl Made {
             progress: made.progress.clone(),
         };
         match self.asked {
-            Asked::Sleep | Asked::Remote(_) => vec![Next::Open { number }],
+            Asked::Sleep | Asked::Remote(_) | Asked::Event(_) => vec![Next::Open { number }],
             Asked::Step(_) if self.losses.is_empty() => vec![Next::Start(start(self.attempt, self))],
             Asked::Step(_) => self.losses.iter().map(|attempt| Next::Charge(start(*attempt, self))).collect(),
         }
@@ -366,9 +477,9 @@ impl Made {
         self.state = match self.asked {
             Asked::Remote(_) => State::Waiting,
             // The next of its losses is to be charged first; who was told that already is not told again.
-            Asked::Step(_) | Asked::Sleep if !self.losses.is_empty() => self.state,
-            Asked::Step(_) | Asked::Sleep if retry_at <= now => State::Ready,
-            Asked::Step(_) | Asked::Sleep => State::Retrying,
+            Asked::Step(_) | Asked::Sleep | Asked::Event(_) if !self.losses.is_empty() => self.state,
+            Asked::Step(_) | Asked::Sleep | Asked::Event(_) if retry_at <= now => State::Ready,
+            Asked::Step(_) | Asked::Sleep | Asked::Event(_) => State::Retrying,
         };
     }
 }
@@ -400,6 +511,16 @@ fn mismatch(entry: &Entry, what: &str) -> Parked {
         message: format!("the code disagrees with entry {} ({}): {what}", entry.position, entry.fact.word()),
     }
 }
+
+/// The failure of a call for which no event came in time: of the kind of a step's timeout, under a name of its own (rule P21).
+#[must_use]
+pub fn event_timed_out(call: &Call) -> Failure {
+    let message = format!("no event came for {call} in time");
+    Failure { name: EVENT_TIMED_OUT.to_owned(), ..Failure::new(FailureKind::TimedOut, message) }
+}
+
+/// The name of an event's timeout.
+pub const EVENT_TIMED_OUT: &str = "EventTimedOut";
 
 /// The failure that a lost attempt is recorded with.
 #[must_use]

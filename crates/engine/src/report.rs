@@ -38,6 +38,9 @@ pub fn entries(
     if taken == Taken::Results {
         return facts.entries;
     }
+    for closed in &report.closed {
+        facts.push(Fact::Closed(closed.clone()));
+    }
     for open in &report.opened {
         facts.push(Fact::Opened(opened(open, at, reporter)));
         if is_due(&open.wait, at) {
@@ -67,12 +70,13 @@ impl Facts {
     }
 }
 
-/// A sleep of no length, or until a moment that has passed, is over at once (rule P18).
+/// A sleep of no length, or until a moment that has passed, is over at once (rule P18). What comes of the wait for an event only
+/// the coordinator knows: there may be one.
 pub(crate) const fn is_due(wait: &OpenWait, at: Timestamp) -> bool {
     match wait {
         OpenWait::Sleep(length) => length.0 == 0,
         OpenWait::SleepUntil(until) => until.0 <= at.0,
-        OpenWait::Remote(_) => false,
+        OpenWait::Remote(_) | OpenWait::Event { .. } => false,
     }
 }
 
@@ -126,6 +130,9 @@ fn opened(open: &Open, at: Timestamp, reporter: &Reporter) -> Opened {
         OpenWait::Sleep(length) => (Wait::Sleep { until: at.plus(*length) }, None),
         OpenWait::SleepUntil(until) => (Wait::Sleep { until: *until }, None),
         OpenWait::Remote(remote) => (Wait::Remote(remote.clone()), Some(reporter.build.clone())),
+        OpenWait::Event { types, key, timeout } => {
+            (Wait::Event { types: types.clone(), key: key.clone(), until: at.plus(*timeout) }, None)
+        }
     };
     Opened { call: open.call.clone(), called_after: open.called_after, wait, build }
 }

@@ -1,12 +1,14 @@
 //! The side rows that a head protects. An input names those that its decision needs (rule W21); a batch keeps what it
 //! has loaded, with its own changes on top, so that inputs of one head are decided one after the other.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use everstep_protocol::{
     Attempt, Call, CallHash, Epoch, InstanceUid, Payload, SessionId, Timestamp,
     journal::{Parked, Remote},
 };
+
+use crate::mailbox::{Awaited, EventId, EventRow, KnownEvent};
 
 /// What a lease, a ready row or a wait is about: the instance itself, or one of its remote steps.
 ///
@@ -49,11 +51,13 @@ pub enum WaitKind {
     Retry,
     /// The outcome of a remote step; a due time is the end of its retry delay.
     Remote,
+    /// An event; a due time is the end of its timeout.
+    Event,
 }
 
 impl WaitKind {
     /// Every kind, in the order of their codes.
-    pub const ALL: [Self; 3] = [Self::Sleep, Self::Retry, Self::Remote];
+    pub const ALL: [Self; 4] = [Self::Sleep, Self::Retry, Self::Remote, Self::Event];
 
     /// The number that stores keep. Never changes.
     #[must_use]
@@ -62,6 +66,7 @@ impl WaitKind {
             Self::Sleep => 1,
             Self::Retry => 2,
             Self::Remote => 3,
+            Self::Event => 4,
         }
     }
 
@@ -78,6 +83,7 @@ impl WaitKind {
             Self::Sleep => "sleep",
             Self::Retry => "retry",
             Self::Remote => "remote_step",
+            Self::Event => "event",
         }
     }
 }
@@ -93,6 +99,8 @@ pub struct WaitRow {
     pub since: Timestamp,
     /// When it is due; none if something other than time ends it.
     pub due_at: Option<Timestamp>,
+    /// Which events end it; set exactly for waits of events.
+    pub awaited: Option<Awaited>,
 }
 
 /// A remote step that has no outcome yet (rule W39).
@@ -131,6 +139,10 @@ pub struct Rows {
     pub parked: HashMap<InstanceUid, Parked>,
     /// First answers of control operations, by operation id (rule W4).
     pub operations: HashMap<(InstanceUid, String), crate::effect::Answer>,
+    /// Events, by the number within their instance.
+    pub events: BTreeMap<(InstanceUid, u64), EventRow>,
+    /// What is known of events by their ids.
+    pub event_ids: HashMap<(InstanceUid, EventId), KnownEvent>,
 }
 
 /// Which side rows a batch needs, beside the heads and their leases.
@@ -150,4 +162,13 @@ pub struct Needs {
     pub names: Vec<crate::start::NameKey>,
     /// Messages that starts came in.
     pub messages: Vec<crate::start::MessageKey>,
+    /// Ids of events.
+    pub event_ids: Vec<(InstanceUid, EventId)>,
+    /// The oldest unread event of a type, and of a key if one is given, once for each wait that may take it: see
+    /// [`unread_queries`](Self::unread_queries).
+    pub unread: Vec<crate::mailbox::Topic>,
+    /// The oldest wait that an event fits, once for each event: see [`waiter_queries`](Self::waiter_queries).
+    pub waiters: Vec<crate::mailbox::Topic>,
+    /// The event that a call got, and the waits that it fits: see [`return_queries`](Self::return_queries).
+    pub returns: Vec<(InstanceUid, CallHash)>,
 }

@@ -4,7 +4,10 @@
 
 mod support;
 
-use everstep_engine::{Answer, Effect, Input, What, rows::Subject};
+use everstep_engine::{
+    Answer, Effect, Input, What,
+    rows::{Subject, WaitKind},
+};
 use everstep_protocol::{
     Attempt, Call, CallHash, CallKind, Epoch, InstanceUid, Millis, Namespace, Policy, Position, SessionId,
     Timestamp,
@@ -27,7 +30,7 @@ struct Choice {
 
 fn choices() -> impl Strategy<Value = Vec<Vec<Choice>>> {
     let choice =
-        (0..24u8, any::<u8>(), any::<u8>(), any::<u8>()).prop_map(|(kind, a, b, c)| Choice { kind, a, b, c });
+        (0..28u8, any::<u8>(), any::<u8>(), any::<u8>()).prop_map(|(kind, a, b, c)| Choice { kind, a, b, c });
     prop::collection::vec(prop::collection::vec(choice, 1..6), 1..40)
 }
 
@@ -113,6 +116,15 @@ impl World {
                 Some(What::Terminate { operation: format!("o{}", c % 4), reason: None })
             }
             21 | 22 => Some(What::Retry { operation: format!("r{}", c % 16) }),
+            24..=27 => {
+                let name = ["a", "b"][usize::from(b % 2)];
+                let id = format!("e{}", c % 32);
+                Some(What::Event(match b % 3 {
+                    0 => sent_key(&id, name, "k"),
+                    1 => sent_key(&id, name, "l"),
+                    _ => support::sent(&id, name, c % 3),
+                }))
+            }
             _ if b.is_multiple_of(4) => Some(What::Unwritable { message: "refused".to_owned() }),
             _ => None,
         }
@@ -150,7 +162,16 @@ impl World {
             });
         }
         if c & 4 != 0 {
-            let wait = match b % 4 {
+            let types = |names: &[&str]| names.iter().map(|name| support::kind(name)).collect();
+            let event = |names: &[&str], key: Option<&str>, timeout| OpenWait::Event {
+                types: types(names),
+                key: key.map(|key| everstep_protocol::EventKey::new(key).expect("a valid key")),
+                timeout: Millis(timeout),
+            };
+            let wait = match b % 8 {
+                3 => event(&["a"], None, u64::from(c % 3)),
+                4 => event(&["a", "b"], None, 5),
+                5 => event(&["b"], Some("k"), 5),
                 0 => OpenWait::Sleep(Millis(u64::from(b % 3))),
                 1 => OpenWait::SleepUntil(Timestamp(store.now.0 + i64::from(b % 3) * 1000 - 1000)),
                 _ => {
@@ -162,8 +183,18 @@ impl World {
                     OpenWait::Remote(remote(policy))
                 }
             };
-            let kind = if matches!(wait, OpenWait::Remote(_)) { CallKind::Step } else { CallKind::Sleep };
+            let kind = match wait {
+                OpenWait::Remote(_) => CallKind::Step,
+                OpenWait::Event { .. } => CallKind::Event,
+                OpenWait::Sleep(_) | OpenWait::SleepUntil(_) => CallKind::Sleep,
+            };
             report.opened.push(open(&next(kind), wait));
+        }
+        if c.is_multiple_of(3)
+            && let Some(call) = pick(closable(instance, store), b)
+        {
+            let seen = report.seen.0;
+            report.closed.push(dropped(&call, seen.saturating_sub(u64::from(b % 3))));
         }
         report.folded = report.results.len() == 1 && c & 8 != 0;
         report.then = match (c >> 4, b % 5) {
@@ -184,6 +215,21 @@ fn outcome(n: u8) -> AttemptOutcome {
         3 => failed(Some(0)),
         _ => failed(Some(2)),
     }
+}
+
+/// Calls that wait or have got an event, and were not closed.
+fn closable(instance: InstanceUid, store: &Store) -> Vec<Call> {
+    let of =
+        store.tables.waits.iter().filter(|((uid, _), wait)| *uid == instance && wait.kind != WaitKind::Retry);
+    let mut calls: Vec<_> = of.map(|(_, wait)| wait.call.clone()).collect();
+    for entry in &store.tables.journal[&instance] {
+        match &entry.fact {
+            Fact::Delivered(delivered) => calls.push(delivered.call.clone()),
+            Fact::Closed(closed) => calls.retain(|call| *call != closed.call),
+            _ => {}
+        }
+    }
+    calls
 }
 
 /// Inline steps whose last attempt failed and whose next may start.
@@ -276,6 +322,8 @@ fn the_model_world_reaches_every_state() {
         "started",
         "attempted",
         "opened",
+        "delivered",
+        "closed",
         "fired",
         "lost",
         "parked",

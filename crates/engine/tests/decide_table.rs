@@ -19,7 +19,11 @@ fn instance(state: &str) -> Store {
     let mut store = Store::held();
     store.report(|report| {
         let img = OpenWait::Remote(remote(Policy::default()));
-        report.opened = vec![open(&sleep("s"), OpenWait::Sleep(Millis(9))), open(&step("img"), img)];
+        report.opened = vec![
+            open(&sleep("s"), OpenWait::Sleep(Millis(9))),
+            open(&step("img"), img),
+            awaits(&event("paid", 1), &["paid"], 1_000),
+        ];
     });
     store.tell(What::StepClaim { session: S1, call: step("img").hash() });
     match state {
@@ -51,6 +55,7 @@ fn word(what: &What) -> &'static str {
         What::StepClaim { .. } => "step claim",
         What::StepReport { .. } => "step report",
         What::StepLeaseEnded { .. } => "step lease ended",
+        What::Event(_) => "event",
         What::Terminate { .. } => "terminate",
         What::Unwritable { .. } => "unwritable",
         What::Retry { .. } => "retry",
@@ -58,7 +63,7 @@ fn word(what: &What) -> &'static str {
 }
 
 /// How many inputs `word` knows.
-const INPUTS: usize = 11;
+const INPUTS: usize = 12;
 
 /// What comes of it: entries written, messages sent, the state afterwards.
 fn outcome(state: &str, what: &What) -> String {
@@ -99,6 +104,14 @@ fn row(what: &What) -> [&'static str; 6] {
         "step lease ended" => {
             ["attempted push", "attempted push", "attempted", "attempted", "attempted", "nothing"]
         }
+        "event" => [
+            "delivered push",
+            "delivered push",
+            "delivered",
+            "delivered offer -> ready",
+            "delivered",
+            "nothing",
+        ],
         "terminate" => [
             "ended fence step fence -> ended",
             "ended fence step fence -> ended",
@@ -121,7 +134,7 @@ fn row(what: &What) -> [&'static str; 6] {
 }
 
 fn inputs() -> Vec<What> {
-    let mut late = report(uid(1), 1, 2, 3);
+    let mut late = report(uid(1), 1, 2, 4);
     late.results = vec![end(&step("a"), 1, ok())];
     let operation = || "o".to_owned();
     vec![
@@ -133,6 +146,7 @@ fn inputs() -> Vec<What> {
         What::StepClaim { session: S1, call: step("img").hash() },
         step_reported(S1, &step("img"), 1, ok()),
         step_ended(S1, &step("img"), true),
+        What::Event(sent("e", "paid", 1)),
         What::Terminate { operation: operation(), reason: None },
         What::Unwritable { message: operation() },
         What::Retry { operation: operation() },

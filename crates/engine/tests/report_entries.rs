@@ -39,11 +39,17 @@ fn opened() -> impl Strategy<Value = Vec<Open>> {
         (0..3u64).prop_map(|millis| OpenWait::Sleep(Millis(millis))),
         (-1..2i64).prop_map(|micros| OpenWait::SleepUntil(Timestamp(NOW.0 + micros))),
         Just(OpenWait::Remote(remote(Policy::default()))),
+        (0..2u64).prop_map(|millis| OpenWait::Event {
+            types: vec![kind("paid")],
+            key: None,
+            timeout: Millis(millis),
+        }),
     ];
     prop::collection::vec(wait, 0..4).prop_map(|waits| {
         let call = |name: &str, wait: &OpenWait| match wait {
             OpenWait::Remote(_) => step(name),
             OpenWait::Sleep(_) | OpenWait::SleepUntil(_) => sleep(name),
+            OpenWait::Event { .. } => event(name, 1),
         };
         ["u", "v", "w", "x"].iter().zip(waits).map(|(name, wait)| open(&call(name, &wait), wait)).collect()
     })
@@ -67,6 +73,15 @@ fn ack(effects: &[Effect]) -> Ack {
     effects.iter().find_map(ack).expect("every report of the holder is acknowledged")
 }
 
+/// What events added to the report's own entries.
+fn pushed(effects: &[Effect]) -> Vec<Entry> {
+    let pushed = |effect: &Effect| match effect {
+        Effect::Push { entries, .. } => Some(entries.clone()),
+        _ => None,
+    };
+    effects.iter().filter_map(pushed).flatten().collect()
+}
+
 fn entries_differ(end: &AttemptEnd, limits: &Limits) -> bool {
     matches!(&end.outcome, AttemptOutcome::Succeeded(output) if output.len() as u64 > limits.output_bytes)
 }
@@ -74,24 +89,32 @@ fn entries_differ(end: &AttemptEnd, limits: &Limits) -> bool {
 proptest! {
     #[test]
     fn w01_the_worker_knows_what_was_written(
-        results in results(), opened in opened(), then in then(), folded: bool, behind: bool, number in 1..3u64,
+        results in results(), opened in opened(), then in then(), folded: bool, behind: bool, closes: bool,
+        events in 0..2u8, number in 1..3u64,
     ) {
         let mut store = Store::held();
         store.rules.limits.output_bytes = 8;
-        store.report(|report| report.opened = vec![open(&sleep("first"), OpenWait::Sleep(Millis(1)))]);
+        let first = open(&sleep("first"), OpenWait::Sleep(Millis(1)));
+        store.report(|report| report.opened = vec![first, awaits(&event("lost", 1), &["lost"], 9)]);
         store.pass(1);
         let seen = store.head().position;
         if behind {
             store.tell(What::Due { call: sleep("first").hash() });
+            store.tell(What::Event(sent("e", "lost", 0)));
         }
-        let report = Report { results, opened, then, folded, number: number + 1, seen, ..report(uid(1), 1, 0, 0) };
+        for n in 0..events {
+            store.tell(What::Event(sent(&n.to_string(), "paid", 0)));
+        }
+        let closed = if closes { vec![dropped(&event("lost", 1), seen.0)] } else { Vec::new() };
+        let report = Report { results, opened, closed, then, folded, number: number + 1, seen, ..report(uid(1), 1, 0, 0) };
         let out = store.tell(reported(S1, report.clone()));
         let ack = ack(&out.effects);
         prop_assert_eq!(ack.number, report.number);
         if ack.taken == Taken::Before {
             // Its limits are not those of the coordinator, and it would be wrong: it reads all of it.
             prop_assert!(report.results.iter().any(|end| entries_differ(end, &store.rules.limits)));
-            prop_assert_eq!(ack.after, store.head().position);
+            let read = ack.after.0 + pushed(&out.effects).len() as u64;
+            prop_assert_eq!(read, store.head().position.0);
             return Ok(());
         }
         if ack.taken == Taken::Whole && report.then != Then::Continue {
@@ -99,7 +122,8 @@ proptest! {
             return Ok(());
         }
         let told = Limits::default();
-        let derived = entries(&report, ack.taken, ack.after, ack.at, &reporter(), &told);
+        let mut derived = entries(&report, ack.taken, ack.after, ack.at, &reporter(), &told);
+        derived.extend(pushed(&out.effects));
         let written: Vec<Entry> = out.writes.journal.iter().map(|row| row.entry.clone()).collect();
         prop_assert_eq!(derived, written);
     }

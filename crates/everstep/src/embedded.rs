@@ -31,11 +31,11 @@ use std::{
 };
 
 use everstep_broker::{Broker, Consume, Consumer, Incoming, MemoryBroker, QueueDeclaration, QueueKind};
-use everstep_coordinator::{Coordinator, Handle, StartRequest};
-use everstep_engine::start::NameKey;
+use everstep_coordinator::{Coordinator, EventRequest, Handle, StartRequest};
+use everstep_engine::{mailbox::EventId, start::NameKey};
 use everstep_protocol::{
-    InstanceId, Namespace, Payload, WorkflowName, name::NameError, payload::PayloadError, start::StartReply,
-    topology,
+    EventKey, EventType, InstanceId, InstanceUid, Namespace, Payload, WorkflowName, name::NameError,
+    payload::PayloadError, start::StartReply, topology,
 };
 use everstep_sdk::{Registry, RegistryError, host::Definition};
 use everstep_store::{Store, sqlite::SqliteStore};
@@ -47,6 +47,8 @@ use tokio::sync::watch;
 pub type CoordinatorSettings = everstep_coordinator::Settings;
 /// Settings of the worker half.
 pub type WorkerSettings = everstep_worker::Settings;
+/// What became of an event: [`Answer::Done`] if it was accepted, now or before.
+pub use everstep_engine::Answer;
 /// What the store says of an instance.
 pub type InstanceView = everstep_store::InstanceView;
 
@@ -87,6 +89,36 @@ pub struct Builder {
     registry: Registry,
     coordinator: CoordinatorSettings,
     worker: WorkerSettings,
+}
+
+/// Which event to send.
+#[derive(Clone, Copy, Debug)]
+pub struct SendEvent<'a> {
+    kind: &'a str,
+    key: Option<&'a str>,
+    id: Option<&'a str>,
+}
+
+impl<'a> SendEvent<'a> {
+    /// An event of this type.
+    #[must_use]
+    pub const fn new(kind: &'a str) -> Self {
+        Self { kind, key: None, id: None }
+    }
+
+    /// With a correlation key.
+    #[must_use]
+    pub const fn key(mut self, key: &'a str) -> Self {
+        self.key = Some(key);
+        self
+    }
+
+    /// With an id of its own, by which a repetition is known.
+    #[must_use]
+    pub const fn id(mut self, id: &'a str) -> Self {
+        self.id = Some(id);
+        self
+    }
 }
 
 /// A running embedded system. Dropped without [`Embedded::stop`] it stops as after a crash: safely.
@@ -132,6 +164,30 @@ impl Embedded {
     ) -> Result<Vec<StartReply>, EmbeddedError> {
         let starts = starts.iter().map(|(id, input)| request(workflow, *id, input));
         Ok(self.handle.start_batch(starts.collect::<Result<_, _>>()?).await?)
+    }
+
+    /// Sends an event to an instance, and answers when it is safe on disk. The same event id, type, key and payload again is
+    /// the same event (rule P24); without an id every call sends another one.
+    pub async fn send_event<P: Serialize + ?Sized>(
+        &self,
+        workflow: &str,
+        id: &str,
+        event: &SendEvent<'_>,
+        payload: &P,
+    ) -> Result<Answer, EmbeddedError> {
+        let name = NameKey {
+            namespace: Namespace::default(),
+            workflow: WorkflowName::new(workflow)?,
+            id: InstanceId::new(id)?,
+        };
+        let known_by = event.id.map_or_else(|| InstanceUid::generate().to_string(), str::to_owned);
+        let request = EventRequest {
+            kind: EventType::new(event.kind)?,
+            key: event.key.map(EventKey::new).transpose()?,
+            id: EventId { app_id: String::new(), id: known_by },
+            payload: Payload::encode(payload)?,
+        };
+        Ok(self.handle.send_event(name, request).await?)
     }
 
     /// What the store says of an instance.

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Attempt, BuildName, Call, CallHash, Failure, Fingerprint, FunctionName, Generation, Millis, Payload,
-    Policy, Pool, Position, SessionId, StepKey, Timestamp,
+    Attempt, BuildName, Call, CallHash, EventKey, EventType, Failure, Fingerprint, FunctionName, Generation,
+    Millis, Payload, Policy, Pool, Position, SessionId, StepKey, Timestamp,
 };
 
 /// One entry of a journal.
@@ -41,6 +41,10 @@ pub enum Fact {
     Retried,
     /// The instance has ended.
     Ended(End),
+    /// An event met the wait of this call (rule P22).
+    Delivered(Delivered),
+    /// The body has dropped a call that waited (rule P22).
+    Closed(Closed),
 }
 
 /// The first entry of a generation.
@@ -129,6 +133,47 @@ pub enum Wait {
     },
     /// For a step that another worker runs (rule W39).
     Remote(Remote),
+    /// For an event (rule P21).
+    Event {
+        /// The types of which the oldest event is taken; at least one.
+        types: Vec<EventType>,
+        /// Only events with this key (rule P26).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        key: Option<EventKey>,
+        /// When the wait times out.
+        until: Timestamp,
+    },
+}
+
+/// An event as the call that waited for it got it. The match of event and wait is this entry (rule P22).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Delivered {
+    /// The call that waited.
+    pub call: Call,
+    /// The event's type.
+    #[serde(rename = "type")]
+    pub kind: EventType,
+    /// Its number among the events of the instance, from 1, in the order in which they were accepted.
+    pub sequence: u64,
+    /// Its sender's id for it.
+    pub id: String,
+    /// Its correlation key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<EventKey>,
+    /// When it was accepted.
+    pub received_at: Timestamp,
+    /// What it says.
+    pub payload: Payload,
+}
+
+/// The wait of a call is over because the body has dropped the call: the loser of a race. An event that was delivered to it
+/// after `after` was never seen, and returns to its place in line (rule P22).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Closed {
+    /// The call.
+    pub call: Call,
+    /// The last position that the body had seen when it dropped the call.
+    pub after: Position,
 }
 
 /// A step that any worker of a pool runs.
@@ -266,6 +311,8 @@ impl Fact {
             Self::Parked(_) => 6,
             Self::Retried => 7,
             Self::Ended(_) => 8,
+            Self::Delivered(_) => 9,
+            Self::Closed(_) => 10,
         }
     }
 
@@ -281,6 +328,8 @@ impl Fact {
             Self::Parked(_) => "parked",
             Self::Retried => "retried",
             Self::Ended(_) => "ended",
+            Self::Delivered(_) => "delivered",
+            Self::Closed(_) => "closed",
         }
     }
 
@@ -291,6 +340,8 @@ impl Fact {
             Self::Attempted(attempted) => Some(&attempted.call),
             Self::Opened(opened) => Some(&opened.call),
             Self::Fired { call } => Some(call),
+            Self::Delivered(delivered) => Some(&delivered.call),
+            Self::Closed(closed) => Some(&closed.call),
             Self::Started(_) | Self::Lost(_) | Self::Parked(_) | Self::Retried | Self::Ended(_) => None,
         }
     }
@@ -308,14 +359,15 @@ impl Fact {
                 }
             },
             Self::Opened(opened) => match &opened.wait {
-                Wait::Sleep { .. } => 0,
+                Wait::Sleep { .. } | Wait::Event { .. } => 0,
                 Wait::Remote(remote) => remote.input.len(),
             },
             Self::Ended(End::Complete(output)) => output.len(),
             Self::Ended(End::Errored(failure)) => failure.message.len(),
             Self::Ended(End::Terminated { .. }) | Self::Parked(_) => 64,
             Self::Lost(lost) => lost.progress.iter().map(|progress| progress.told.len()).sum(),
-            Self::Fired { .. } | Self::Retried => 0,
+            Self::Delivered(delivered) => delivered.payload.len(),
+            Self::Fired { .. } | Self::Retried | Self::Closed(_) => 0,
         };
         bytes as u64 + FRAME_BYTES
     }

@@ -6,6 +6,7 @@
 
 pub mod call;
 pub mod duration;
+pub mod event;
 pub mod failure;
 pub mod id;
 pub mod journal;
@@ -26,6 +27,8 @@ pub use id::{
     Attempt, CoordinatorId, Epoch, Generation, Incarnation, InstanceUid, Position, Run, SessionId, Timestamp,
 };
 pub use key::{Fingerprint, StepKey};
-pub use name::{BuildName, CallName, FunctionName, InstanceId, Namespace, Pool, WorkflowName};
+pub use name::{
+    BuildName, CallName, EventKey, EventType, FunctionName, InstanceId, Namespace, Pool, WorkflowName,
+};
 pub use payload::Payload;
 pub use policy::Policy;

@@ -14,11 +14,38 @@ pub struct Limits {
     pub steps: u64,
     /// Bytes of one instance's journal. Default 1 GiB.
     pub journal_bytes: u64,
+    /// Bytes of one event's payload. Default 1 MiB, at most 8 MiB.
+    #[serde(skip_serializing_if = "is_event_bytes")]
+    pub event_bytes: u64,
+    /// Events of one instance that no wait has taken yet; more are refused. Default 1,000.
+    #[serde(skip_serializing_if = "is_events_unread")]
+    pub events_unread: u64,
+}
+
+const EVENT_BYTES: u64 = 1 << 20;
+const EVENTS_UNREAD: u64 = 1_000;
+
+// Later than the first four: where they are the default, messages are as they were.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+const fn is_event_bytes(bytes: &u64) -> bool {
+    *bytes == EVENT_BYTES
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+const fn is_events_unread(count: &u64) -> bool {
+    *count == EVENTS_UNREAD
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { output_bytes: 1 << 20, input_bytes: 1 << 20, steps: 25_000, journal_bytes: 1 << 30 }
+        Self {
+            output_bytes: 1 << 20,
+            input_bytes: 1 << 20,
+            steps: 25_000,
+            journal_bytes: 1 << 30,
+            event_bytes: EVENT_BYTES,
+            events_unread: EVENTS_UNREAD,
+        }
     }
 }
 

@@ -4,10 +4,10 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Attempt, BuildName, Call, CallHash, CoordinatorId, Epoch, Failure, Fingerprint, FunctionName, Generation,
-    Incarnation, InstanceId, InstanceUid, Millis, Namespace, Payload, Policy, Pool, Position, Run, SessionId,
-    StepKey, Timestamp, WorkflowName,
-    journal::{End, Entry, Parked, Progress, Remote},
+    Attempt, BuildName, Call, CallHash, CoordinatorId, Epoch, EventKey, EventType, Failure, Fingerprint,
+    FunctionName, Generation, Incarnation, InstanceId, InstanceUid, Millis, Namespace, Payload, Policy, Pool,
+    Position, Run, SessionId, StepKey, Timestamp, WorkflowName,
+    journal::{Closed, End, Entry, Parked, Progress, Remote},
     limits::Limits,
 };
 
@@ -150,9 +150,12 @@ pub struct Report {
     /// Waits that the body opened.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub opened: Vec<Open>,
+    /// Calls that waited and that the body has dropped: their waits are over. Taken before `opened`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub closed: Vec<Closed>,
     /// What the holder means to do next.
     pub then: Then,
-    /// `opened` and `then` came from feeding the body the one result before it was acknowledged (rule W36): they hold only
+    /// `opened`, `closed` and `then` came from feeding the body the one result before it was acknowledged (rule W36): they hold only
     /// if nothing was written after `seen`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub folded: bool,
@@ -225,6 +228,16 @@ pub enum OpenWait {
     SleepUntil(Timestamp),
     /// For a step that another worker runs.
     Remote(Remote),
+    /// For an event, at most this long from the moment the coordinator takes the report.
+    Event {
+        /// The types of which the oldest event is taken; at least one.
+        types: Vec<EventType>,
+        /// Only events with this key.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        key: Option<EventKey>,
+        /// How long.
+        timeout: Millis,
+    },
 }
 
 /// What the holder of a lease means to do next.

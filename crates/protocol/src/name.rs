@@ -66,6 +66,13 @@ const CALL: Rule = Rule {
     words: "1 to 256 characters without control characters",
 };
 
+const EVENT: Rule = Rule {
+    holds: |text| {
+        (1..=400).contains(&text.len()) && text.chars().count() <= 100 && !text.chars().any(char::is_control)
+    },
+    words: "1 to 100 characters without control characters",
+};
+
 macro_rules! name {
     ($(#[$doc:meta])* $name:ident, $field:literal, $rule:expr) => {
         $(#[$doc])*
@@ -200,6 +207,16 @@ name! {
     CallName, "call name", CALL
 }
 
+name! {
+    /// The type of an event: 1 to 100 characters of any Unicode, no control characters (P21).
+    EventType, "event type", EVENT
+}
+
+name! {
+    /// The correlation key of an event: 1 to 100 characters of any Unicode, no control characters (P26).
+    EventKey, "event key", EVENT
+}
+
 impl Default for Namespace {
     fn default() -> Namespace {
         Namespace("default".into())
@@ -279,6 +296,15 @@ mod tests {
             &["a", " ", "reserve stock", "Prüfung №1/3: \"x\"", "家👩‍👩‍👧", "\u{2028}", &longest],
             &["", "a\nb", "a\0", "\u{7f}", "\u{85}", &too_long, &huge],
         );
+    }
+
+    #[test]
+    fn p21_p26_event_types_and_keys() {
+        let (longest, too_long) = ("😀".repeat(100), "a".repeat(101));
+        let accepted = ["a", "msg ", "Freigabe №1", "order.approved/v2", &longest];
+        let refused = ["", "a\nb", "a\0", "\u{85}", &too_long];
+        check::<EventType>(&accepted, &refused);
+        check::<EventKey>(&accepted, &refused);
     }
 
     #[test]

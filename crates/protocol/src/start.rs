@@ -1,6 +1,6 @@
 //! The start message: the most public contract there is (rule W40). Any AMQP client can send one.
 
-mod strict;
+pub(crate) mod strict;
 
 use serde::{Deserialize, Serialize};
 
@@ -201,7 +201,7 @@ impl StartMessage {
 }
 
 /// Derived readers would also take an array of values in field order; the contract knows maps only.
-fn is_map(encoding: Encoding, body: &[u8]) -> bool {
+pub(crate) fn is_map(encoding: Encoding, body: &[u8]) -> bool {
     match encoding {
         Encoding::Json => body.trim_ascii_start().first() == Some(&b'{'),
         Encoding::MessagePack => matches!(body.first(), Some(0x80..=0x8f | 0xde | 0xdf)),
@@ -222,7 +222,7 @@ fn refused(message: &str) -> StartError {
     }
 }
 
-/// The reply to a start, if the producer asked for one.
+/// The reply to a start or an event, if the producer asked for one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StartReply {
     /// What became of it.
@@ -246,7 +246,7 @@ pub struct StartReply {
     pub retry_safe: bool,
 }
 
-/// What became of a start.
+/// What became of a start or an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StartOutcome {
@@ -254,9 +254,12 @@ pub enum StartOutcome {
     Created,
     /// An instance of that id with the same input exists.
     Exists,
-    /// An instance of that id with another input exists; nothing was created.
+    /// An instance of that id with another input exists, and nothing was created; or the instance that an event was sent to
+    /// has ended, or has another event of that id, and nothing was kept.
     Conflict,
-    /// The start can never be accepted.
+    /// An event was accepted, now or before.
+    Accepted,
+    /// The start or event can never be accepted.
     Rejected,
     /// Nobody knows; sending it again with the same id tells.
     Unknown,

@@ -3,9 +3,11 @@
 //! | name | kind | declared by | read by |
 //! | --- | --- | --- | --- |
 //! | `everstep.start` | topic exchange, durable | coordinator | |
+//! | `everstep.event` | topic exchange, durable | coordinator | |
 //! | `everstep.lifecycle` | topic exchange, durable | coordinator | |
 //! | `everstep.start.{namespace}` | quorum queue | coordinator | coordinators |
-//! | `everstep.dead.{namespace}` | quorum queue, dead letters of the start queue | coordinator | coordinators |
+//! | `everstep.event.{namespace}` | quorum queue, single active consumer | coordinator | coordinators |
+//! | `everstep.dead.{namespace}` | quorum queue, dead letters of the start and event queues | coordinator | coordinators |
 //! | `everstep.rejected.{namespace}` | quorum queue, courtesy copies | coordinator | operators |
 //! | `everstep.run.{namespace}.{workflow}` | classic queue, durable | both sides | workers |
 //! | `everstep.step.{namespace}.{pool}` | classic queue, durable | both sides | workers of the pool |
@@ -19,6 +21,8 @@ use crate::{InstanceUid, Namespace, Pool, SessionId, WorkflowName};
 
 /// Producers publish starts here; the routing key is the namespace.
 pub const START_EXCHANGE: &str = "everstep.start";
+/// Producers publish events here; the routing key is the namespace.
+pub const EVENT_EXCHANGE: &str = "everstep.event";
 /// Lifecycle messages leave here; the routing key is `{namespace}.{workflow}.{status}`.
 pub const LIFECYCLE_EXCHANGE: &str = "everstep.lifecycle";
 /// Sessions open, live and end through this queue.
@@ -34,7 +38,13 @@ pub fn start_queue(namespace: &Namespace) -> String {
     format!("everstep.start.{namespace}")
 }
 
-/// Where the broker puts start messages that it gives up on.
+/// The queue of event messages that were not ingested yet.
+#[must_use]
+pub fn event_queue(namespace: &Namespace) -> String {
+    format!("everstep.event.{namespace}")
+}
+
+/// Where the broker puts start and event messages that it gives up on.
 #[must_use]
 pub fn dead_queue(namespace: &Namespace) -> String {
     format!("everstep.dead.{namespace}")

@@ -2,11 +2,14 @@
 //!
 //! A call is numbered when it is made and begins at its first poll (rule W32). One that is not valid never begins.
 
+mod event;
 mod pending;
 mod remote;
 mod sleep;
 mod step;
 
+pub(crate) use event::TYPES_MAX;
+pub use event::{Event, EventCall, EventsCall};
 pub(crate) use pending::Pending;
 pub use remote::RemoteCall;
 pub use sleep::{IntoTimestamp, Sleep};

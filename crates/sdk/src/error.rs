@@ -132,7 +132,8 @@ impl Error {
         &self.0.message
     }
 
-    /// The attempt took longer than its timeout, and no retry was left (rule P14).
+    /// The attempt took longer than its timeout, and no retry was left (rule P14); or no event came in time (rule P21), under
+    /// the name `EventTimedOut`.
     #[must_use]
     pub fn is_timed_out(&self) -> bool {
         self.kind() == FailureKind::TimedOut

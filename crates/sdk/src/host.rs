@@ -47,7 +47,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use everstep_protocol::{
-    Failure, Generation, InstanceId, InstanceUid, Namespace, Position, Run, Timestamp, WorkflowName,
+    Call, Failure, Generation, InstanceId, InstanceUid, Namespace, Position, Run, Timestamp, WorkflowName,
+    journal::Delivered,
 };
 
 pub use crate::definition::{Definition, RemoteFunction};
@@ -56,10 +57,10 @@ pub use crate::step::{CancelHandle, ProgressSink, StepInfo};
 pub use crate::workflow::Workflow;
 pub use body::begin;
 pub use everstep_protocol::Payload;
-pub use spec::{DelayFn, Made, RemoteSpec, Spec, StepFn, StepSpec};
+pub use spec::{DelayFn, EventSpec, Made, RemoteSpec, Spec, StepFn, StepSpec};
 
 pub(crate) use body::step_fn;
-pub(crate) use state::{Numbered, Shared, Slot};
+pub(crate) use state::{Numbered, Output, Shared, Slot};
 use turn::{Act, Turn};
 
 /// A body that wakes itself this often without becoming still is reported as spinning.
@@ -99,6 +100,9 @@ pub struct Polled {
     /// The calls without an outcome that the body dropped in this poll, by number: the losers of races. A call may
     /// have begun in the same poll; it then stands in `made` too.
     pub dropped: Vec<u64>,
+    /// Calls that the body dropped with an event that it had not looked at, each with the position of the entry that brought
+    /// it: to the body it never came (rule P22).
+    pub untaken: Vec<(Call, Position)>,
     /// What the body does now.
     pub state: BodyState,
 }
@@ -149,17 +153,19 @@ impl Host {
         if matches!(state, BodyState::Done(_) | BodyState::Panicked(_) | BodyState::Misfit(_)) {
             self.shared.waker.close();
         }
-        let (mut made, mut dropped) = {
+        let (mut made, mut dropped, mut untaken) = {
             let mut state = self.shared.lock();
-            (std::mem::take(&mut state.made), std::mem::take(&mut state.dropped))
+            let untaken = std::mem::take(&mut state.untaken);
+            (std::mem::take(&mut state.made), std::mem::take(&mut state.dropped), untaken)
         };
         if matches!(state, BodyState::Panicked(_) | BodyState::Misfit(_)) {
             // What unwinding dropped, or the body without its outcome, the body did not drop.
             dropped.clear();
+            untaken.clear();
         }
         made.sort_by_key(|made| made.number);
         dropped.sort_unstable();
-        Polled { made, dropped, state }
+        Polled { made, dropped, untaken, state }
     }
 
     fn poll_until_still(&self, body: &mut Body) -> BodyState {
@@ -199,6 +205,16 @@ impl Host {
     /// Feeds the outcome of one call and wakes what waits for it; poll afterwards. False if the call never began, has
     /// its outcome already or is gone.
     pub fn resolve(&self, number: u64, result: Result<Payload, Failure>) -> bool {
+        self.feed(number, result.map(|payload| Output { payload, event: None }))
+    }
+
+    /// Feeds the event that a call waits for; otherwise like [`resolve`](Self::resolve).
+    pub fn deliver(&self, number: u64, event: Delivered) -> bool {
+        let payload = event.payload.clone();
+        self.feed(number, Ok(Output { payload, event: Some(Arc::new(event)) }))
+    }
+
+    fn feed(&self, number: u64, result: Result<Output, Failure>) -> bool {
         let waker = {
             let mut state = self.shared.lock();
             match state.open.get_mut(&number) {

@@ -29,7 +29,7 @@
 //! A workflow function is run again from its start whenever its instance is taken up, and each step that is recorded
 //! answers from the record. So it must be deterministic: everything that touches the world goes into a step, time and
 //! randomness come from [`Workflow::now`] and [`Workflow::random`], and it awaits nothing but its own steps, sleeps and
-//! combinations of them (`join!`, `select!`, `FuturesUnordered`).
+//! events, and combinations of them (`join!`, `select!`, `FuturesUnordered`).
 //!
 //! [`host`] is the other side: what a worker drives. Workflow code has no use for it.
 
@@ -43,7 +43,7 @@ mod retry;
 mod step;
 mod workflow;
 
-pub use call::{IntoTimestamp, RemoteCall, Sleep, StepCall};
+pub use call::{Event, EventCall, EventsCall, IntoTimestamp, RemoteCall, Sleep, StepCall};
 pub use error::Error;
 pub use everstep_macros::workflow;
 pub use everstep_protocol::duration::IntoMillis;

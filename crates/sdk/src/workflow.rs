@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use everstep_protocol::duration::{IntoMillis, SLEEP_MAX};
-use everstep_protocol::{CallKind, FailureKind, Payload};
+use everstep_protocol::{CallKind, EventType, FailureKind, Payload};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
-use crate::call::{IntoTimestamp, Pending, RemoteCall, Sleep, StepCall};
+use crate::call::{EventCall, EventsCall, IntoTimestamp, Pending, RemoteCall, Sleep, StepCall, TYPES_MAX};
 use crate::host::{Shared, Spec, step_fn};
 use crate::random::{self, Random};
 use crate::{Error, Step};
@@ -154,6 +154,61 @@ impl Workflow {
             pending.refuse(FailureKind::Invalid, reason);
         }
         Sleep::new(pending, moment.map(Spec::SleepUntil))
+    }
+
+    /// Waits for one event of this type (1 to 100 characters), which somebody sends to this instance. Events are kept from the
+    /// moment they are accepted, also before anybody waits, and given out oldest first, each once (rule P22). While the
+    /// instance waits it occupies no worker.
+    ///
+    /// It fails with a timeout after 24 hours, unless [`timeout`](EventCall::timeout) says otherwise, and with an error named
+    /// `EventPayload` if the payload does not fit the type that the code asks for; the event is consumed all the same. The
+    /// loser of a race takes no event: one that came too late for it goes to the next wait.
+    ///
+    /// ```
+    /// # use everstep_sdk::{Error, Workflow};
+    /// # async fn body(cx: Workflow) -> Result<(), Error> {
+    /// let approved_by: String = cx.event("approved").timeout("2 days").await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn event<T: DeserializeOwned>(&self, kind: impl AsRef<str>) -> EventCall<T> {
+        let (pending, types) = self.await_types(&[kind]);
+        EventCall::new(pending, types)
+    }
+
+    /// Waits for one event of any of these types, at most 16: the oldest that there is, or the first that comes.
+    ///
+    /// ```
+    /// # use everstep_sdk::{Error, Workflow};
+    /// # async fn body(cx: Workflow) -> Result<(), Error> {
+    /// let decision = cx.events::<String>(["approved", "rejected"]).await?;
+    /// if decision.kind == "rejected" {
+    ///     return Err(Error::permanent(decision.payload));
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn events<T: DeserializeOwned>(
+        &self,
+        kinds: impl IntoIterator<Item = impl AsRef<str>>,
+    ) -> EventsCall<T> {
+        let kinds: Vec<_> = kinds.into_iter().collect();
+        let (pending, types) = self.await_types(&kinds);
+        EventsCall::new(pending, types)
+    }
+
+    /// The call is named after its types.
+    fn await_types(&self, kinds: &[impl AsRef<str>]) -> (Pending, Vec<EventType>) {
+        let name = kinds.iter().map(AsRef::as_ref).collect::<Vec<_>>().join(" | ");
+        let mut pending = Pending::make(&self.shared, CallKind::Event, &name);
+        let types = kinds.iter().map(EventType::new).collect::<Result<Vec<_>, _>>();
+        let types = types.unwrap_or_else(|error| {
+            pending.refuse(FailureKind::Invalid, error);
+            Vec::new()
+        });
+        if !(1..=TYPES_MAX).contains(&kinds.len()) {
+            let reason = format_args!("it names {} types, it must name 1 to {TYPES_MAX}", kinds.len());
+            pending.refuse(FailureKind::Invalid, reason);
+        }
+        (pending, types)
     }
 
     /// The time of the latest thing that this workflow has learnt, by the database's clock: the same in every replay.

@@ -20,6 +20,8 @@ pub(crate) fn encode(answer: &Answer) -> String {
         Answer::Created => "created".to_owned(),
         Answer::Exists(status) => format!("exists:{}", status.code()),
         Answer::Conflict(status) => format!("conflict:{}", status.code()),
+        Answer::EventIdTaken => "event_id_taken".to_owned(),
+        Answer::MailboxFull => "mailbox_full".to_owned(),
     }
 }
 
@@ -46,6 +48,8 @@ pub(crate) fn decode(text: &str) -> Option<Answer> {
         "not_parked" => Some(Answer::NotParked),
         "not_found" => Some(Answer::NotFound),
         "created" => Some(Answer::Created),
+        "event_id_taken" => Some(Answer::EventIdTaken),
+        "mailbox_full" => Some(Answer::MailboxFull),
         _ => None,
     }
 }
@@ -68,6 +72,8 @@ mod tests {
             Answer::NotParked,
             Answer::NotFound,
             Answer::Created,
+            Answer::EventIdTaken,
+            Answer::MailboxFull,
         ];
         for status in Status::ALL {
             answers.extend([Answer::Refused(status), Answer::Exists(status), Answer::Conflict(status)]);

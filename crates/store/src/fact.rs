@@ -46,13 +46,15 @@ const fn main(fact: &Fact) -> Option<&Payload> {
         },
         Fact::Opened(opened) => match &opened.wait {
             Wait::Remote(remote) => Some(&remote.input),
-            Wait::Sleep { .. } => None,
+            Wait::Sleep { .. } | Wait::Event { .. } => None,
         },
+        Fact::Delivered(delivered) => Some(&delivered.payload),
         Fact::Ended(End::Complete(output)) => Some(output),
         Fact::Ended(End::Errored(_) | End::Terminated { .. })
         | Fact::Fired { .. }
         | Fact::Lost(_)
         | Fact::Parked(_)
+        | Fact::Closed(_)
         | Fact::Retried => None,
     }
 }
@@ -66,13 +68,15 @@ const fn main_mut(fact: &mut Fact) -> Option<&mut Payload> {
         },
         Fact::Opened(opened) => match &mut opened.wait {
             Wait::Remote(remote) => Some(&mut remote.input),
-            Wait::Sleep { .. } => None,
+            Wait::Sleep { .. } | Wait::Event { .. } => None,
         },
+        Fact::Delivered(delivered) => Some(&mut delivered.payload),
         Fact::Ended(End::Complete(output)) => Some(output),
         Fact::Ended(End::Errored(_) | End::Terminated { .. })
         | Fact::Fired { .. }
         | Fact::Lost(_)
         | Fact::Parked(_)
+        | Fact::Closed(_)
         | Fact::Retried => None,
     }
 }
@@ -82,7 +86,7 @@ mod tests {
     use everstep_protocol::{
         Attempt, Call, CallKind, CallName, Failure, FailureKind, Fingerprint, FunctionName, Generation,
         Millis, Policy, Pool, Position, SessionId, StepKey, Timestamp,
-        journal::{Attempted, Lost, Opened, ParkCode, Parked, Remote, Started},
+        journal::{Attempted, Closed, Delivered, Lost, Opened, ParkCode, Parked, Remote, Started},
     };
 
     use super::*;
@@ -137,6 +141,16 @@ mod tests {
             let build = matches!(wait, Wait::Remote(_)).then(|| "b1".parse().unwrap());
             Fact::Opened(Opened { call: call(), called_after: Position(9), wait, build })
         };
+        let kind = || everstep_protocol::EventType::new("approved").unwrap();
+        let delivered = Delivered {
+            call: call(),
+            kind: kind(),
+            sequence: 2,
+            id: "e-1".to_owned(),
+            key: Some(everstep_protocol::EventKey::new("k").unwrap()),
+            received_at: Timestamp(9),
+            payload: text.clone(),
+        };
         let facts = [
             (Fact::Started(started), true),
             (attempted(Outcome::Succeeded(text.clone())), true),
@@ -144,6 +158,9 @@ mod tests {
             (attempted(Outcome::Failed { failure: failure.clone(), retry_at: Some(Timestamp(-1)) }), false),
             (opened(Wait::Sleep { until: Timestamp(i64::MAX) }), false),
             (opened(Wait::Remote(remote())), true),
+            (opened(Wait::Event { types: vec![kind()], key: None, until: Timestamp(7) }), false),
+            (Fact::Delivered(delivered), true),
+            (Fact::Closed(Closed { call: call(), after: Position(3) }), false),
             (Fact::Fired { call: call() }, false),
             (
                 Fact::Lost(Lost {

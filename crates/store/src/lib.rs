@@ -37,7 +37,7 @@ use everstep_protocol::{
 };
 
 pub use error::{Error, ErrorKind};
-pub use view::{Cursor, Filter, InstanceView, Page, RejectedView, StatusWord, WaitView};
+pub use view::{Cursor, Filter, InstanceView, Page, RejectedView, StatusWord, UnreadView, WaitView};
 
 /// Decides what a transaction writes, from what it has locked and loaded. Called at most once per transaction, inside it.
 pub type Decide = Box<dyn FnOnce(Loaded) -> Writes + Send>;

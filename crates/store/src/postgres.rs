@@ -13,6 +13,7 @@
 //! Invariants: locks are taken on heads, in one order, never waited for; side rows change only under their head's lock, but
 //! for the offer mark of a ready row; a connection inside a transaction never goes back to the pool.
 
+mod events;
 mod fault;
 mod journal;
 mod load;

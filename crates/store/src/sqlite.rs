@@ -14,6 +14,7 @@
 
 mod clock;
 mod column;
+mod events;
 mod fault;
 mod journal;
 mod load;

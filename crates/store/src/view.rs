@@ -1,9 +1,9 @@
 //! What API and CLI show of an instance: derived from the head and its side rows in one read, never stored (promise 6).
 
-use everstep_engine::{Status, rows::WaitKind};
+use everstep_engine::{Status, mailbox::Awaited, rows::WaitKind};
 use everstep_protocol::{
-    BuildName, Call, Epoch, Generation, InstanceId, InstanceUid, Namespace, Position, Run, SessionId,
-    Timestamp, WorkflowName,
+    BuildName, Call, Epoch, EventType, Generation, InstanceId, InstanceUid, Namespace, Position, Run,
+    SessionId, Timestamp, WorkflowName,
     journal::{End, Parked},
 };
 
@@ -84,6 +84,19 @@ pub struct WaitView {
     pub since: Timestamp,
     /// Until when, if time ends it.
     pub due_at: Option<Timestamp>,
+    /// Which events end it; only for waits of events.
+    pub awaited: Option<Awaited>,
+}
+
+/// Unread events of one type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnreadView {
+    /// The type.
+    pub kind: EventType,
+    /// How many.
+    pub count: u64,
+    /// When the oldest was accepted.
+    pub since: Timestamp,
 }
 
 /// One instance.
@@ -123,6 +136,10 @@ pub struct InstanceView {
     pub waiting: Vec<WaitView>,
     /// How many waits are open.
     pub waits: u32,
+    /// Unread events by type, oldest first, at most 100 types; not in lists.
+    pub unread: Vec<UnreadView>,
+    /// Types that are awaited and of which no event was ever sent, at most 100; not in lists (rule P25).
+    pub never_sent: Vec<EventType>,
     /// The open question of a parked instance.
     pub parked: Option<(Timestamp, Parked)>,
     /// How it ended.

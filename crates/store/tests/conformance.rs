@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails where it is surprised")]
 
 mod conformance {
+    pub(crate) mod events;
     pub(crate) mod fixture;
     pub(crate) mod journals;
     pub(crate) mod lifecycle;
@@ -60,6 +61,16 @@ suites! {
         a_remote_step_is_tried_again,
         p30_an_end_clears_everything_and_names_who_held_its_steps,
         steps_of_one_name_in_two_instances_are_apart,
+    },
+    events::{
+        p22_events_are_kept_and_read_in_order,
+        p22_an_event_finds_the_oldest_wait,
+        p22_an_event_that_returns_keeps_its_payload,
+        p24_an_event_is_known_by_its_id,
+        p25_unread_and_mistyped_events_are_shown,
+        p26_a_key_takes_only_its_own,
+        what_happens_in_one_batch_is_written_as_it_ends,
+        an_end_leaves_no_waits_for_events,
     },
     names::{
         p27_a_name_is_given_once,

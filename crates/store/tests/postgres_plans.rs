@@ -12,7 +12,7 @@ use everstep_store::{
 use tokio_postgres::{Client, NoTls};
 
 /// What of each index a search must name; without it, the whole index is read.
-const LEADING: [(&str, &str); 16] = [
+const LEADING: [(&str, &str); 22] = [
     ("instance_pkey", "id"),
     ("instance_by_workflow", "namespace"),
     ("instance_ended", "namespace"),
@@ -29,6 +29,12 @@ const LEADING: [(&str, &str); 16] = [
     ("remote_step_pkey", "instance"),
     ("attention_pkey", "instance"),
     ("operation_pkey", "instance"),
+    ("awaited_pkey", "instance"),
+    ("event_pkey", "instance"),
+    ("event_by_id", "instance"),
+    ("event_unread", "instance"),
+    ("event_unread_by_key", "instance"),
+    ("event_by_call", "instance"),
 ];
 
 #[tokio::test]
@@ -154,7 +160,7 @@ fn the_reader_of_plans_sees_what_is_wrong() {
 
 /// 20,000 rows in each table.
 const FILL: &str = r"
-INSERT INTO instance SELECT gen_random_uuid(), n, 'shop', 'orders', 'o-' || n, 1, 1, 0, 0, 100, 1, 1, 0, 0, 0, NULL
+INSERT INTO instance SELECT gen_random_uuid(), n, 'shop', 'orders', 'o-' || n, 1, 1, 0, 0, 100, 1, 1, 0, 0, 0, 0, 0, NULL
     FROM generate_series(1, 20000) n;
 INSERT INTO instance_name SELECT namespace, workflow, name, id, decode(repeat('00', 32), 'hex') FROM instance;
 INSERT INTO message_decision SELECT created_at, namespace, workflow, 'app', 'm-' || name, name, 'created' FROM instance;
@@ -165,6 +171,14 @@ INSERT INTO ready (instance, subject, kind, namespace, queue, ready_at)
     SELECT id, decode(repeat('00', 16), 'hex'), 1, namespace, workflow, created_at FROM instance;
 INSERT INTO wait (instance, call, kind, since, due_at, call_kind, call_name, call_count)
     SELECT id, decode(repeat('01', 16), 'hex'), 1, 1, created_at, 2, 'nap', 1 FROM instance;
+INSERT INTO awaited (instance, opened, call, type, key)
+    SELECT id, 2, decode(repeat('02', 16), 'hex'), 'paid', '' FROM instance;
+INSERT INTO event (instance, sequence, received_at, unread, type, key, app_id, event_id, fingerprint, payload)
+    SELECT id, n, 1, true, 'paid', CASE n WHEN 1 THEN '' ELSE 'k' END, '', 'e-' || n, decode(repeat('00', 32), 'hex'), '{}'
+    FROM instance, generate_series(1, 2) n;
+INSERT INTO event (instance, sequence, received_at, unread, type, key, app_id, event_id, fingerprint, call, run, position)
+    SELECT id, 3, 1, false, 'paid', '', '', 'e-3', decode(repeat('00', 32), 'hex'), decode(repeat('02', 16), 'hex'), 1, 1
+    FROM instance;
 INSERT INTO remote_step (instance, call, body, attempt, epoch)
     SELECT id, decode(repeat('01', 16), 'hex'), '\x00', 1, 0 FROM instance;
 INSERT INTO attention SELECT id, 1, 'broken', 'm' FROM instance;

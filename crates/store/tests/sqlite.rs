@@ -79,6 +79,7 @@ fn report(instance: InstanceUid, epoch: u64, number: u64, seen: u64, then: Then)
         seen: Position(seen),
         results: Vec::new(),
         opened: Vec::new(),
+        closed: Vec::new(),
         then,
         folded: false,
     }

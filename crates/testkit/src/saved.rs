@@ -5,8 +5,8 @@ mod read;
 mod write;
 
 use everstep_protocol::{
-    BuildName, Call, Epoch, FailureKind, FunctionName, Generation, InstanceId, InstanceUid, Namespace, Pool,
-    Position, Run, SessionId, Timestamp, WorkflowName,
+    BuildName, Call, Epoch, EventKey, EventType, FailureKind, FunctionName, Generation, InstanceId,
+    InstanceUid, Namespace, Pool, Position, Run, SessionId, Timestamp, WorkflowName,
     journal::{Entry, ParkCode},
 };
 use serde::{Deserialize, Serialize};
@@ -80,6 +80,20 @@ struct Line {
     wait: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     until: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    types: Option<Vec<EventType>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    event: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    event_key: Option<EventKey>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sequence: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    received_at: Option<String>,
+    #[serde(deserialize_with = "some", skip_serializing_if = "Option::is_none")]
+    payload: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    closed_after: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pool: Option<Pool>,
     #[serde(skip_serializing_if = "Option::is_none")]

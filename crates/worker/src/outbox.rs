@@ -116,7 +116,8 @@ fn report_bytes(report: &Report) -> usize {
         Then::End(everstep_protocol::journal::End::Complete(output)) => output.len(),
         Then::End(_) | Then::Park(_) => FRAME_BYTES,
     };
-    FRAME_BYTES + results + opened + then
+    let closed: usize = report.closed.iter().map(|closed| 64 + closed.call.name.as_str().len()).sum();
+    FRAME_BYTES + results + opened + closed + then
 }
 
 /// About how many bytes the end of an attempt takes in a message.
@@ -127,6 +128,7 @@ pub(crate) fn end_bytes(end: &AttemptEnd) -> usize {
 fn open_bytes(open: &Open) -> usize {
     let input = match &open.wait {
         OpenWait::Remote(remote) => remote.input.len(),
+        OpenWait::Event { types, .. } => types.iter().map(|kind| kind.as_str().len()).sum(),
         OpenWait::Sleep(_) | OpenWait::SleepUntil(_) => 0,
     };
     FRAME_BYTES + open.call.name.as_str().len() + input

@@ -19,7 +19,7 @@ pub(super) async fn start(asking: &Asking, args: StartArgs) -> Result<(), Failur
     if let Some(file) = &args.batch {
         return super::batch::start(asking, &args.workflow, file).await;
     }
-    let input = read_input(args.input.as_deref())?;
+    let input = read_json("--input", args.input.as_deref())?;
     let id = match args.id {
         Some(id) => id,
         None => InstanceId::new(Uuid::now_v7().to_string()).expect("a UUID is a valid id"),
@@ -53,14 +53,14 @@ pub(super) async fn start(asking: &Asking, args: StartArgs) -> Result<(), Failur
     }
 }
 
-/// The input as JSON text, every digit as given.
-fn read_input(given: Option<&str>) -> Result<Box<RawValue>, Failure> {
-    let usage = |message: String| Failure::Usage(format!("--input is refused: {message}"));
+/// A value as JSON text, every digit as given; null if absent.
+pub(super) fn read_json(option: &str, given: Option<&str>) -> Result<Box<RawValue>, Failure> {
+    let usage = |message: String| Failure::Usage(format!("{option} is refused: {message}"));
     let text = match given {
         None => "null".to_owned(),
-        Some("-") => read_text("--input", "-")?,
+        Some("-") => read_text(option, "-")?,
         Some(given) => match given.strip_prefix('@') {
-            Some(file) => read_text("--input", file)?,
+            Some(file) => read_text(option, file)?,
             None => given.to_owned(),
         },
     };

@@ -73,6 +73,8 @@ async fn answered(
         | Answer::Parked
         | Answer::Created
         | Answer::Exists(_)
-        | Answer::Conflict(_) => Err(Refusal::Bug(format!("{operation} was answered with {answer:?}"))),
+        | Answer::Conflict(_)
+        | Answer::EventIdTaken
+        | Answer::MailboxFull => Err(Refusal::Bug(format!("{operation} was answered with {answer:?}"))),
     }
 }

@@ -6,7 +6,7 @@ use axum::{
     http::{HeaderMap, StatusCode, header, request::Parts},
 };
 use everstep_engine::start::NameKey;
-use everstep_protocol::{InstanceId, Namespace, WorkflowName};
+use everstep_protocol::{EventType, InstanceId, Namespace, WorkflowName};
 use serde::{Deserialize, de::DeserializeOwned};
 use uuid::Uuid;
 
@@ -62,6 +62,24 @@ impl<S: Sync> FromRequestParts<S> for InstancePath {
         let (namespace, workflow, id): (String, String, String) = path(parts).await?;
         let namespace = Namespace::new(namespace)?;
         Ok(Self(NameKey { namespace, workflow: WorkflowName::new(workflow)?, id: InstanceId::new(id)? }))
+    }
+}
+
+/// `/v1/{namespace}/workflows/{workflow}/instances/{id}/events/{type}`
+#[derive(Debug)]
+pub(super) struct EventPath {
+    pub(super) name: NameKey,
+    pub(super) kind: EventType,
+}
+
+impl<S: Sync> FromRequestParts<S> for EventPath {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refusal> {
+        let (namespace, workflow, id, kind): (String, String, String, String) = path(parts).await?;
+        let namespace = Namespace::new(namespace)?;
+        let name = NameKey { namespace, workflow: WorkflowName::new(workflow)?, id: InstanceId::new(id)? };
+        Ok(Self { name, kind: EventType::new(kind)? })
     }
 }
 

@@ -97,6 +97,7 @@ fn outcome(reply: StartReply, repeatable: bool) -> Result<(StatusCode, InstanceI
                 message.unwrap_or_else(|| format!("instance {id} exists with another input{status}"));
             Err(Refusal::Conflict { id, detail })
         }
+        StartOutcome::Accepted => Err(Refusal::Bug("a start was answered like an event".to_owned())),
         StartOutcome::Rejected => {
             let detail = message.unwrap_or_else(|| "the start can never be accepted".to_owned());
             Err(Refusal::Rejected { code, detail })

@@ -3,7 +3,7 @@
 use axum::{Json, extract::State};
 use everstep_protocol::{
     Position,
-    journal::{Attempted, End, Entry, Fact, Opened, Outcome, Wait},
+    journal::{Attempted, Delivered, End, Entry, Fact, Opened, Outcome, Wait},
 };
 use everstep_store::Range;
 use serde::{Deserialize, Serialize};
@@ -70,6 +70,25 @@ struct EntryView {
     wait: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     until: Option<String>,
+    /// The types that are waited for, or that of the event that came.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    types: Option<Vec<String>>,
+    /// The sender's id of an event.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    event: Option<String>,
+    /// The number of an event among those of the instance.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sequence: Option<u64>,
+    /// The correlation key of an event, or the one that is waited for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    event_key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    received_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload: Option<Box<RawValue>>,
+    /// The last position that the body had seen when it dropped the call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    closed_after: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pool: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -133,6 +152,8 @@ impl From<Entry> for EntryView {
             Fact::Parked(parked) => {
                 Self { code: Some(parked.code.word()), message: Some(parked.message), ..start }
             }
+            Fact::Delivered(delivered) => start.delivered(delivered),
+            Fact::Closed(closed) => Self { closed_after: Some(closed.after.0), ..start },
             Fact::Fired { .. } | Fact::Retried => start,
             Fact::Ended(end) => start.ended(end),
         }
@@ -169,6 +190,13 @@ impl EntryView {
         let opening = Self { called_after: Some(opened.called_after.0), build, ..self };
         match opened.wait {
             Wait::Sleep { until } => Self { wait: Some("sleep"), until: Some(time(until)), ..opening },
+            Wait::Event { types, key, until } => Self {
+                wait: Some("event"),
+                types: Some(types.iter().map(ToString::to_string).collect()),
+                event_key: key.map(|key| key.to_string()),
+                until: Some(time(until)),
+                ..opening
+            },
             Wait::Remote(remote) => Self {
                 wait: Some("remote_step"),
                 pool: Some(remote.pool.to_string()),
@@ -178,6 +206,18 @@ impl EntryView {
                 input: Some(raw(&remote.input)),
                 ..opening
             },
+        }
+    }
+
+    fn delivered(self, delivered: Delivered) -> Self {
+        Self {
+            types: Some(vec![delivered.kind.to_string()]),
+            event: Some(delivered.id),
+            sequence: Some(delivered.sequence),
+            event_key: delivered.key.map(|key| key.to_string()),
+            received_at: Some(time(delivered.received_at)),
+            payload: Some(raw(&delivered.payload)),
+            ..self
         }
     }
 

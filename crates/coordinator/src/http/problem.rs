@@ -50,6 +50,23 @@ pub(super) enum Refusal {
     /// The input is over its limit.
     #[error("the input is {bytes} bytes of JSON, the limit is {limit}")]
     InputTooLarge { bytes: u64, limit: u64 },
+    /// The payload of an event is not acceptable.
+    #[error("the payload is not acceptable: {0}")]
+    Payload(PayloadError),
+    /// The payload of an event is over its limit.
+    #[error("the payload is {bytes} bytes of JSON, the limit is {limit}")]
+    PayloadTooLarge { bytes: u64, limit: u64 },
+    /// Another event has this id.
+    #[error(
+        "the instance has another event with the id {0:?}, of another type, key or payload; this one was not kept"
+    )]
+    EventIdTaken(String),
+    /// The instance has as many unread events as it may.
+    #[error("the instance has {0} unread events, which is the limit; this one was not kept")]
+    MailboxFull(u64),
+    /// Nobody knows whether an event was accepted.
+    #[error("the store did not confirm in time, so it is not known whether the event was accepted")]
+    EventUnknown { id: String, given: bool },
     /// The body is so large that it was not read.
     #[error("the body is over the limit of bytes")]
     BodyTooLarge,
@@ -113,6 +130,10 @@ impl Refusal {
             Self::Item { refusal, .. } => refusal.place(),
             Self::Input(_) => (S::UNPROCESSABLE_ENTITY, "input", "The input is not acceptable"),
             Self::InputTooLarge { .. } => (S::PAYLOAD_TOO_LARGE, "too_large", "The input is too large"),
+            Self::Payload(_) => (S::UNPROCESSABLE_ENTITY, "input", "The payload is not acceptable"),
+            Self::PayloadTooLarge { .. } => (S::PAYLOAD_TOO_LARGE, "too_large", "The payload is too large"),
+            Self::EventIdTaken(_) => (S::CONFLICT, "event_id_taken", "The event's id is taken"),
+            Self::MailboxFull(_) => (S::TOO_MANY_REQUESTS, "mailbox_full", "Too many unread events"),
             Self::BodyTooLarge => (S::PAYLOAD_TOO_LARGE, "too_large", "The body is too large"),
             Self::NotFromHere(_) => (S::FORBIDDEN, "not_from_here", "Only this host is served"),
             Self::NoSuchRoute(_) => (S::NOT_FOUND, "no_such_route", "No such route"),
@@ -120,7 +141,9 @@ impl Refusal {
             Self::NotFound(_) => (S::NOT_FOUND, "not_found", "No such instance"),
             Self::Conflict { .. } => (S::CONFLICT, "conflict", "The id is taken"),
             Self::Rejected { .. } => (S::UNPROCESSABLE_ENTITY, "rejected", "The start is refused"),
-            Self::Unknown { .. } => (S::SERVICE_UNAVAILABLE, "unknown", "The outcome is not known"),
+            Self::Unknown { .. } | Self::EventUnknown { .. } => {
+                (S::SERVICE_UNAVAILABLE, "unknown", "The outcome is not known")
+            }
             Self::NotAllowed { .. } => (S::CONFLICT, "not_allowed", "Not allowed in this status"),
             Self::NotParked => (S::CONFLICT, "not_parked", "The instance is not parked"),
             Self::NotHealthy(_) => (S::SERVICE_UNAVAILABLE, "not_ready", "Not ready"),
@@ -137,7 +160,7 @@ impl Refusal {
     fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::MediaType(_) => "send the body as JSON with the header content-type: application/json",
-            Self::InputTooLarge { .. } | Self::BodyTooLarge => {
+            Self::InputTooLarge { .. } | Self::PayloadTooLarge { .. } | Self::BodyTooLarge => {
                 "keep large data elsewhere and pass a reference to it"
             }
             Self::BatchSize(_) => "send several requests of at most 1,000 starts each",
@@ -154,6 +177,15 @@ impl Refusal {
             Self::Unknown { .. } => {
                 "starts with an id or the header Idempotency-Key can be sent again safely"
             }
+            Self::MailboxFull(_) => {
+                "look at the instance: its status lists what is unread and what is awaited"
+            }
+            Self::EventIdTaken(_) => "give every event an id of its own in the header Idempotency-Key",
+            Self::EventUnknown { id, .. } => {
+                return Some(format!(
+                    "send it again with the header Idempotency-Key: {id}, then it is one event"
+                ));
+            }
             Self::Bug(_) => "please report it, with the coordinator's log",
             _ => return None,
         };
@@ -164,7 +196,8 @@ impl Refusal {
     const fn is_retry_safe(&self) -> bool {
         match self {
             Self::Unknown { repeatable, .. } => *repeatable,
-            Self::NotHealthy(_) => true,
+            Self::EventUnknown { given, .. } => *given,
+            Self::NotHealthy(_) | Self::MailboxFull(_) => true,
             Self::Engine(error) => error.is_retry_safe(),
             _ => false,
         }

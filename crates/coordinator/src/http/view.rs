@@ -1,7 +1,7 @@
 //! The JSON of an instance. Shown, never stored; derived from what the store read at one moment (promise 6).
 
-use everstep_protocol::{Call, Failure, Payload, Timestamp, journal::End};
-use everstep_store::{InstanceView, StatusWord, WaitView};
+use everstep_protocol::{Call, EventType, Failure, Payload, Timestamp, journal::End};
+use everstep_store::{InstanceView, StatusWord, UnreadView, WaitView};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -28,6 +28,12 @@ pub(super) struct Instance {
     waits: Vec<Wait>,
     /// How many waits are open.
     waits_open: u32,
+    /// Unread events by type; in the view of one instance (rule P25).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    events_unread: Vec<Unread>,
+    /// What looks wrong about its events, in words (rule P25).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    events_hint: Option<String>,
     output: Option<Box<RawValue>>,
     error: Option<Error>,
     termination: Option<Termination>,
@@ -73,8 +79,22 @@ struct Attention {
 struct Wait {
     kind: &'static str,
     call: CallView,
+    /// The types of events that end it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    types: Vec<String>,
+    /// Only events with this key end it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
     since: String,
     until: Option<String>,
+}
+
+/// Unread events of one type.
+#[derive(Debug, Serialize)]
+struct Unread {
+    r#type: String,
+    count: u64,
+    since: String,
 }
 
 /// A failure.
@@ -105,7 +125,7 @@ pub(super) struct Page {
 
 impl From<InstanceView> for Instance {
     fn from(view: InstanceView) -> Self {
-        let reason = reason(&view);
+        let (reason, events_hint) = (reason(&view), hint(&view));
         let (output, error, termination) = end(view.end);
         Self {
             namespace: view.namespace.to_string(),
@@ -131,6 +151,8 @@ impl From<InstanceView> for Instance {
             position: view.position.0,
             waits: view.waiting.iter().map(Wait::from).collect(),
             waits_open: view.waits,
+            events_hint,
+            events_unread: view.unread.iter().map(Unread::from).collect(),
             output,
             error,
             termination,
@@ -159,6 +181,27 @@ fn reason(view: &InstanceView) -> Option<Reason> {
     }
 }
 
+/// A type that is awaited and was never sent, while others pile up, is most likely a mistyped one.
+fn hint(view: &InstanceView) -> Option<String> {
+    let quoted =
+        |names: Vec<&str>| names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ");
+    let awaited = |kind: &EventType| {
+        view.waiting
+            .iter()
+            .filter_map(|wait| wait.awaited.as_ref())
+            .any(|awaited| awaited.types.contains(kind))
+    };
+    let unread: Vec<_> = view.unread.iter().filter(|unread| !awaited(&unread.kind)).collect();
+    if view.ended_at.is_some() || view.never_sent.is_empty() || unread.is_empty() {
+        return None;
+    }
+    Some(format!(
+        "it waits for {}, of which no event was ever sent, while nothing waits for {}: is a type mistyped?",
+        quoted(view.never_sent.iter().map(EventType::as_str).collect()),
+        quoted(unread.iter().map(|unread| unread.kind.as_str()).collect()),
+    ))
+}
+
 fn end(end: Option<End>) -> (Option<Box<RawValue>>, Option<Error>, Option<Termination>) {
     match end {
         None => (None, None, None),
@@ -174,11 +217,20 @@ impl From<&Call> for CallView {
     }
 }
 
+impl From<&UnreadView> for Unread {
+    fn from(unread: &UnreadView) -> Self {
+        Self { r#type: unread.kind.to_string(), count: unread.count, since: time(unread.since) }
+    }
+}
+
 impl From<&WaitView> for Wait {
     fn from(wait: &WaitView) -> Self {
+        let awaited = wait.awaited.as_ref();
         Self {
             kind: wait.kind.word(),
             call: CallView::from(&wait.call),
+            types: awaited.into_iter().flat_map(|awaited| &awaited.types).map(ToString::to_string).collect(),
+            key: awaited.and_then(|awaited| awaited.key.as_ref()).map(ToString::to_string),
             since: time(wait.since),
             until: wait.due_at.map(time),
         }
@@ -246,6 +298,8 @@ mod tests {
             served: true,
             waiting: Vec::new(),
             waits: 0,
+            unread: Vec::new(),
+            never_sent: Vec::new(),
             parked: None,
             end: None,
         }
@@ -263,6 +317,7 @@ mod tests {
             kind: WaitKind::Sleep,
             since: Timestamp(2_000_000),
             due_at: Some(Timestamp(3_600_000_000)),
+            awaited: None,
         };
         let shown = json(InstanceView { waiting: vec![wait], waits: 1, ..view(StatusWord::Waiting) });
         let expected = json!({
@@ -274,6 +329,39 @@ mod tests {
         assert_eq!(shown["reason"], expected);
         assert_eq!(shown["waits"], json!([expected]));
         assert_eq!(shown["waits_open"], 1);
+    }
+
+    #[test]
+    fn p25_a_mistyped_event_is_visible() {
+        let kind = |name: &str| EventType::new(name).unwrap();
+        let awaited = everstep_engine::mailbox::Awaited {
+            types: vec![kind("approved")],
+            key: None,
+            opened: Position(2),
+        };
+        let wait = WaitView {
+            call: Call { kind: CallKind::Event, name: CallName::new("approved").unwrap(), count: 1 },
+            kind: WaitKind::Event,
+            since: Timestamp(0),
+            due_at: Some(Timestamp(1)),
+            awaited: Some(awaited),
+        };
+        let unread = |name: &str| UnreadView { kind: kind(name), count: 3, since: Timestamp(0) };
+        let hint = |unread: Vec<UnreadView>, never_sent: Vec<EventType>| {
+            let waiting = vec![wait.clone()];
+            json(InstanceView { waiting, waits: 1, unread, never_sent, ..view(StatusWord::Waiting) })
+        };
+        let shown = hint(vec![unread("aproved")], vec![kind("approved")]);
+        assert_eq!(shown["reason"]["kind"], "event");
+        assert_eq!(shown["waits"][0]["types"], json!(["approved"]));
+        assert_eq!(
+            shown["events_unread"],
+            json!([{"type": "aproved", "count": 3, "since": "1970-01-01T00:00:00.000000Z"}])
+        );
+        let text = shown["events_hint"].as_str().unwrap();
+        assert!(text.contains("\"approved\"") && text.contains("\"aproved\""), "{text}");
+        assert_eq!(hint(vec![], vec![kind("approved")])["events_hint"], Value::Null);
+        assert_eq!(hint(vec![unread("other")], vec![])["events_hint"], Value::Null);
     }
 
     #[test]

@@ -98,6 +98,7 @@ async fn build_of(shared: &Shared, session: SessionId) -> Option<BuildName> {
     shared.session(session).map(|open| open.build.clone())
 }
 
+#[allow(clippy::large_enum_variant, reason = "nearly every item is the large one")]
 enum Item {
     Input(Input),
     Ask(Wanted),

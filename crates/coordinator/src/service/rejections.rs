@@ -163,7 +163,7 @@ fn floor_char_boundary(text: &str, length: usize) -> usize {
 
 /// Labels stay bounded whatever the record says.
 fn known_code(code: &str) -> &'static str {
-    const CODES: [&str; 15] = [
+    const CODES: [&str; 19] = [
         "content_type",
         "body",
         "unknown_field",
@@ -179,6 +179,10 @@ fn known_code(code: &str) -> &'static str {
         "broken",
         "incarnation",
         "epoch",
+        reply::ENDED,
+        reply::EVENT_ID_TAKEN,
+        reply::MAILBOX_FULL,
+        reply::NOT_FOUND,
     ];
     CODES.into_iter().find(|known| *known == code).unwrap_or("other")
 }

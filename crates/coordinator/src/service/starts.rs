@@ -75,7 +75,7 @@ fn take(shared: &Shared, namespace: &Namespace, message: &Message, settle: Settl
     match check(shared, namespace, message) {
         Ok((start, reply_to)) => {
             let message = Share::divide(settle, 1).pop();
-            let debt = Debt { message, reply: None, reply_to };
+            let debt = Debt { message, reply_to, ..Debt::default() };
             shared.submit(Arrival { input: Input::Start(Box::new(start)), debt, held: 0 });
         }
         Err(refusal) => reject(shared, namespace, message, settle, refusal),
@@ -83,10 +83,10 @@ fn take(shared: &Shared, namespace: &Namespace, message: &Message, settle: Settl
 }
 
 /// Why a message is refused.
-struct Refusal {
-    code: &'static str,
-    reason: String,
-    reply_to: Option<ReplyTo>,
+pub(super) struct Refusal {
+    pub(super) code: &'static str,
+    pub(super) reason: String,
+    pub(super) reply_to: Option<ReplyTo>,
 }
 
 type Checked = (everstep_engine::start::Start, Option<ReplyTo>);
@@ -134,13 +134,13 @@ fn message_key(
     Some(MessageKey { namespace: namespace.clone(), workflow: workflow.clone(), app_id, message_id })
 }
 
-fn message_name(properties: &Properties) -> Option<MessageName> {
+pub(super) fn message_name(properties: &Properties) -> Option<MessageName> {
     let message_id = properties.message_id.clone().filter(|id| !id.is_empty())?;
     Some(MessageName { app_id: properties.app_id.clone().unwrap_or_default(), message_id })
 }
 
 /// A reply may not be aimed at the engine's own queues (rule W17).
-fn reply_to(properties: &Properties) -> Result<Option<ReplyTo>, Refusal> {
+pub(super) fn reply_to(properties: &Properties) -> Result<Option<ReplyTo>, Refusal> {
     let Some(queue) = properties.reply_to.clone().filter(|queue| !queue.is_empty()) else {
         return Ok(None);
     };
@@ -154,8 +154,14 @@ fn reply_to(properties: &Properties) -> Result<Option<ReplyTo>, Refusal> {
     Ok(Some(ReplyTo { queue, correlation_id: properties.correlation_id.clone() }))
 }
 
-fn reject(shared: &Shared, namespace: &Namespace, message: &Message, settle: Settle, refusal: Refusal) {
-    tracing::info!(code = refusal.code, reason = %refusal.reason, "a start message is rejected");
+pub(super) fn reject(
+    shared: &Shared,
+    namespace: &Namespace,
+    message: &Message,
+    settle: Settle,
+    refusal: Refusal,
+) {
+    tracing::info!(code = refusal.code, reason = %refusal.reason, "a message of a producer is rejected");
     let kept = message.body.len().min(KEPT_BYTES);
     let reply = refusal.reply_to.map(|to| {
         let encoding = Encoding::of(message.properties.content_type.as_deref());

@@ -8,14 +8,15 @@ use std::{
 };
 
 use everstep_protocol::{
-    CallHash, Fingerprint, InstanceUid, Timestamp,
+    CallHash, EventType, Fingerprint, InstanceUid, Timestamp,
     journal::{Entry, Parked},
 };
 
-use super::writes::{JournalRow, NameRow, ReadyRow, Writes};
+use super::writes::{DeliveryRow, JournalRow, NameRow, ReadyRow, Writes};
 use crate::{
     effect::Change,
     head::Head,
+    mailbox::{AwaitedKey, Delivery, EventRow},
     rows::{Lease, RemoteRow, Rows, Subject, WaitRow},
     start::{Decided, MessageKey, NameKey},
 };
@@ -36,7 +37,7 @@ impl<K, R> Default for Table<K, R> {
     }
 }
 
-impl<K: Ord + Copy + Hash, R> Table<K, R> {
+impl<K: Ord + Clone + Hash, R> Table<K, R> {
     fn insert(&mut self, key: K, row: R) {
         self.0.entry(key).or_insert(Slot { delete: false, insert: None }).insert = Some(row);
     }
@@ -77,7 +78,7 @@ impl<K: Ord + Copy + Hash, R> Table<K, R> {
         let mut inserts = Vec::new();
         for (key, slot) in self.0 {
             if slot.delete {
-                deletes.push(key);
+                deletes.push(key.clone());
             }
             if let Some(row) = slot.insert {
                 inserts.push((key, row));
@@ -95,6 +96,9 @@ pub(super) struct Fold {
     leases: Table<(InstanceUid, Subject), Lease>,
     ready: Table<(InstanceUid, Subject), ReadyRow>,
     waits: Table<(InstanceUid, CallHash), WaitRow>,
+    awaited: Table<AwaitedKey, CallHash>,
+    events: BTreeMap<(InstanceUid, u64), EventRow>,
+    deliveries: BTreeMap<(InstanceUid, u64), (EventType, Option<Delivery>)>,
     remotes: Table<(InstanceUid, CallHash), RemoteRow>,
     parked: Table<InstanceUid, (Timestamp, Parked)>,
     cleared: BTreeSet<InstanceUid>,
@@ -145,8 +149,22 @@ impl Fold {
                 self.ready.insert((uid, *subject), row);
             }
             Change::ReadyEnd(subject) => self.ready.delete((uid, *subject)),
-            Change::Wait(wait) => self.waits.insert((uid, wait.call.hash()), wait.clone()),
-            Change::WaitEnd(call) => self.waits.delete((uid, *call)),
+            Change::Wait(wait) => {
+                for key in awaited(uid, wait) {
+                    self.awaited.insert(key, wait.call.hash());
+                }
+                self.waits.insert((uid, wait.call.hash()), wait.clone());
+            }
+            Change::WaitEnd(call) => {
+                for key in rows.waits.get(&(uid, *call)).into_iter().flat_map(|wait| awaited(uid, wait)) {
+                    self.awaited.delete(key);
+                }
+                self.waits.delete((uid, *call));
+            }
+            Change::Event(row) => {
+                self.events.insert((uid, row.sequence), row.clone());
+            }
+            Change::Delivery { kind, sequence, delivery } => self.delivery((uid, *sequence), kind, *delivery),
             Change::Remote(row) => self.remotes.replace((uid, row.call.hash()), row.clone()),
             Change::RemoteEnd(call) => self.remotes.delete((uid, *call)),
             Change::Everything => self.everything(before, rows),
@@ -156,6 +174,16 @@ impl Fold {
                 self.rest.operations.push((uid, operation.clone(), answer.clone()));
             }
             Change::Outbox(lifecycle) => self.rest.outbox.push(lifecycle.clone()),
+        }
+    }
+
+    /// An event that the batch itself accepted is written as it is in the end.
+    fn delivery(&mut self, key: (InstanceUid, u64), kind: &EventType, delivery: Option<Delivery>) {
+        match self.events.get_mut(&key) {
+            Some(row) => row.delivery = delivery,
+            None => {
+                self.deliveries.insert(key, (kind.clone(), delivery));
+            }
         }
     }
 
@@ -178,6 +206,7 @@ impl Fold {
             self.leases.forget_inserts(is_step);
             self.ready.retain(|key| !is_step(key));
             self.waits.retain(|(other, _)| *other != uid);
+            self.awaited.retain(|key| key.uid != uid);
             self.remotes.retain(|(other, _)| *other != uid);
             self.cleared.insert(uid);
         }
@@ -204,6 +233,12 @@ impl Fold {
         let (deletes, inserts) = self.waits.split();
         writes.wait_deletes = deletes;
         writes.waits = inserts.into_iter().map(|((uid, _), wait)| (uid, wait)).collect();
+        let (deletes, inserts) = self.awaited.split();
+        writes.awaited_deletes = deletes;
+        writes.awaited = inserts;
+        writes.events = self.events.into_iter().map(|((uid, _), row)| (uid, row)).collect();
+        let delivery = |((uid, sequence), (kind, delivery))| DeliveryRow { uid, kind, sequence, delivery };
+        writes.deliveries = self.deliveries.into_iter().map(delivery).collect();
         let (deletes, inserts) = self.remotes.split();
         writes.remote_deletes = deletes;
         writes.remotes = inserts.into_iter().map(|((uid, _), row)| (uid, row)).collect();
@@ -213,4 +248,16 @@ impl Fold {
         writes.cleared = self.cleared.into_iter().collect();
         writes
     }
+}
+
+/// The rows by which new events find a wait; none for waits of other kinds.
+fn awaited(uid: InstanceUid, wait: &WaitRow) -> impl Iterator<Item = AwaitedKey> {
+    wait.awaited.iter().flat_map(move |awaited| {
+        awaited.types.iter().map(move |kind| AwaitedKey {
+            uid,
+            kind: kind.clone(),
+            key: awaited.key.clone(),
+            opened: awaited.opened,
+        })
+    })
 }

@@ -1,7 +1,7 @@
 //! The rows that a batch writes, each once. Deletes are applied before inserts: a row that is replaced is in both.
 
 use everstep_protocol::{
-    CallHash, Fingerprint, InstanceUid, Namespace, Run, Timestamp, WorkflowName,
+    CallHash, EventType, Fingerprint, InstanceUid, Namespace, Run, Timestamp, WorkflowName,
     journal::{Entry, Parked},
 };
 
@@ -9,6 +9,7 @@ use crate::{
     effect::Answer,
     head::Head,
     lifecycle::Lifecycle,
+    mailbox::{AwaitedKey, Delivery, EventRow},
     rows::{Lease, RemoteRow, Subject, WaitRow},
     start::{Decided, MessageKey, NameKey},
 };
@@ -38,11 +39,19 @@ pub struct Writes {
     pub wait_deletes: Vec<(InstanceUid, CallHash)>,
     /// Waits that opened.
     pub waits: Vec<(InstanceUid, WaitRow)>,
+    /// What waits of events waited for that are over. Those of [`cleared`](Self::cleared) instances are not named.
+    pub awaited_deletes: Vec<AwaitedKey>,
+    /// What new waits of events wait for, with their calls.
+    pub awaited: Vec<(AwaitedKey, CallHash)>,
+    /// Events that were accepted, as they are after the batch.
+    pub events: Vec<(InstanceUid, EventRow)>,
+    /// Events that were accepted before, and went to a call or returned.
+    pub deliveries: Vec<DeliveryRow>,
     /// Remote steps that are over or replaced.
     pub remote_deletes: Vec<(InstanceUid, CallHash)>,
     /// Remote steps that are new or have changed.
     pub remotes: Vec<(InstanceUid, RemoteRow)>,
-    /// Ended instances of which all waits, remote steps, and step leases and ready rows are deleted.
+    /// Ended instances of which all waits and what they wait for, remote steps, and step leases and ready rows are deleted.
     pub cleared: Vec<InstanceUid>,
     /// Instances that are no longer parked.
     pub parked_deletes: Vec<InstanceUid>,
@@ -65,6 +74,19 @@ pub struct NameRow {
     pub uid: InstanceUid,
     /// The fingerprint of its input.
     pub fingerprint: Fingerprint,
+}
+
+/// What has become of an event.
+#[derive(Clone, Debug)]
+pub struct DeliveryRow {
+    /// The instance.
+    pub uid: InstanceUid,
+    /// The event's type.
+    pub kind: EventType,
+    /// Its number.
+    pub sequence: u64,
+    /// Where it has gone; none if it is unread again. Its payload then stays where it was last delivered: in the journal.
+    pub delivery: Option<Delivery>,
 }
 
 /// One journal entry with its key.
@@ -111,6 +133,10 @@ impl Writes {
             && self.ready.is_empty()
             && self.wait_deletes.is_empty()
             && self.waits.is_empty()
+            && self.awaited_deletes.is_empty()
+            && self.awaited.is_empty()
+            && self.events.is_empty()
+            && self.deliveries.is_empty()
             && self.remote_deletes.is_empty()
             && self.remotes.is_empty()
             && self.cleared.is_empty()

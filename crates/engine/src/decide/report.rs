@@ -7,7 +7,7 @@ use everstep_protocol::{
     policy::Limit,
 };
 
-use super::Draft;
+use super::{Draft, event};
 use crate::{
     effect::{Answer, Change, Effect},
     head::Status,
@@ -75,12 +75,6 @@ fn take(draft: &mut Draft<'_>, session: SessionId, build: &BuildName, report: &R
     if grown > draft.context.limits.journal_bytes.saturating_add(JOURNAL_SLACK) {
         return too_long(draft, session, report, grown);
     }
-    if is_derived(draft, report, taken) {
-        acknowledge(draft, session, report, taken, after);
-    } else {
-        let last = written.last().map_or(after, |entry| entry.position);
-        acknowledge(draft, session, report, Taken::Before, last);
-    }
     draft.head.reports = report.number;
     if is_progress(report) {
         draft.head.deaths = 0;
@@ -88,7 +82,17 @@ fn take(draft: &mut Draft<'_>, session: SessionId, build: &BuildName, report: &R
     for entry in &written {
         open_waits(draft, entry, report);
     }
-    draft.append_all(written);
+    draft.append_all(&written);
+    let taken = with_events(draft, report, taken, &written);
+    let others = std::mem::take(&mut draft.effects);
+    if is_derived(draft, report, taken) {
+        acknowledge(draft, session, report, taken, after);
+    } else {
+        let last = written.last().map_or(after, |entry| entry.position);
+        acknowledge(draft, session, report, Taken::Before, last);
+    }
+    draft.effects.extend(others);
+    push_events(draft, session, report, &written);
     if taken != Taken::Whole {
         return Answer::Taken;
     }
@@ -105,6 +109,22 @@ fn take(draft: &mut Draft<'_>, session: SessionId, build: &BuildName, report: &R
             Answer::Parked
         }
     }
+}
+
+/// What the report's entries mean for events. A suspend does not hold if a wait of this very report is over already.
+fn with_events(draft: &mut Draft<'_>, report: &Report, taken: Taken, written: &[Entry]) -> Taken {
+    let ends = taken == Taken::Whole && matches!(report.then, Then::End(_));
+    let more = event::settle(draft, written, ends);
+    if more && taken == Taken::Whole && report.then == Then::Suspend { Taken::Kept } else { taken }
+}
+
+/// The holder derives the entries of its report from its own copy of it; those that events added are pushed.
+fn push_events(draft: &mut Draft<'_>, session: SessionId, report: &Report, written: &[Entry]) {
+    let entries = draft.entries.get(written.len()..).unwrap_or_default().to_vec();
+    if entries.is_empty() || matches!(report.then, Then::Park(_)) {
+        return;
+    }
+    draft.effects.push(Effect::Push { session, head: Box::new(draft.head.clone()), entries });
 }
 
 /// A back-stop (rule P4): a worker refuses further steps at the limit itself, so only a report of much at once comes here.
@@ -192,6 +212,7 @@ fn open_waits(draft: &mut Draft<'_>, entry: &Entry, report: &Report) {
                     kind: WaitKind::Retry,
                     since: entry.at,
                     due_at: Some(due_at),
+                    awaited: None,
                 });
             }
             Some(_) => {}
@@ -207,17 +228,25 @@ fn open_waits(draft: &mut Draft<'_>, entry: &Entry, report: &Report) {
                         kind: WaitKind::Sleep,
                         since: entry.at,
                         due_at: Some(*until),
+                        awaited: None,
                     });
                 }
             }
             Wait::Remote(_) => {}
+            Wait::Event { .. } => {
+                if let Some(wait) = event::awaiting(entry) {
+                    draft.open_wait(wait);
+                }
+            }
         },
+        Fact::Closed(closed) => draft.close(closed),
         Fact::Started(_)
         | Fact::Fired { .. }
         | Fact::Lost(_)
         | Fact::Parked(_)
         | Fact::Retried
-        | Fact::Ended(_) => {}
+        | Fact::Ended(_)
+        | Fact::Delivered(_) => {}
     }
     if let Fact::Opened(opened) = &entry.fact
         && let Some(OpenWait::Remote(remote)) =
@@ -262,6 +291,7 @@ impl Draft<'_> {
             kind: WaitKind::Remote,
             since: self.context.now,
             due_at: None,
+            awaited: None,
         });
         self.changes.push(Change::Remote(row));
         self.changes.push(Change::Ready(Subject::step(hash), Some(pool.clone())));

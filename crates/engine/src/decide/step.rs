@@ -176,6 +176,7 @@ fn again(draft: &mut Draft<'_>, call: CallHash, row: &RemoteRow, due_at: everste
             kind: WaitKind::Remote,
             since: draft.context.rows.waits.get(&(draft.uid(), call)).map_or(now, |wait| wait.since),
             due_at: Some(due_at),
+            awaited: None,
         }));
     } else {
         let pool = row.remote.pool.clone();

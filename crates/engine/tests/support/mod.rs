@@ -10,14 +10,15 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use everstep_engine::{
     Answer, Effect, Head, Input, Status, What, Writes,
     batch::{Batch, Loaded, Rules, Verdict},
+    mailbox::{AwaitedKey, EventId, EventRow, KnownEvent, SentEvent},
     place::Room,
     rows::{Lease, Needs, RemoteRow, Rows, Subject, WaitKind, WaitRow},
     start::{Decided, Existing, MessageKey, NameKey, Start},
 };
 use everstep_protocol::{
-    Attempt, BuildName, Call, CallHash, CallKind, CallName, Epoch, Failure, FailureKind, Fingerprint,
-    FunctionName, InstanceId, InstanceUid, Millis, Namespace, Payload, Policy, Pool, Position, SessionId,
-    StepKey, Timestamp, WorkflowName,
+    Attempt, BuildName, Call, CallHash, CallKind, CallName, Epoch, EventKey, EventType, Failure, FailureKind,
+    Fingerprint, FunctionName, InstanceId, InstanceUid, Millis, Namespace, Payload, Policy, Pool, Position,
+    SessionId, StepKey, Timestamp, WorkflowName,
     journal::{Entry, Fact, Outcome, ParkCode, Parked, Remote},
     message::{AttemptEnd, AttemptOutcome, CoordinatorItem, Open, OpenWait, Report, Taken, Then},
 };
@@ -109,6 +110,44 @@ pub fn open(call: &Call, wait: OpenWait) -> Open {
     Open { call: call.clone(), called_after: Position(1), wait }
 }
 
+pub fn event(name: &str, count: u32) -> Call {
+    call(CallKind::Event, name, count)
+}
+
+pub fn kind(name: &str) -> EventType {
+    EventType::new(name).unwrap()
+}
+
+/// Opens a wait for events of these types.
+pub fn awaits(call: &Call, types: &[&str], timeout: u64) -> Open {
+    let types = types.iter().map(|name| kind(name)).collect();
+    open(call, OpenWait::Event { types, key: None, timeout: Millis(timeout) })
+}
+
+/// The same, with a key.
+pub fn awaits_key(call: &Call, types: &[&str], key: &str) -> Open {
+    let types = types.iter().map(|name| kind(name)).collect();
+    open(call, OpenWait::Event { types, key: Some(EventKey::new(key).unwrap()), timeout: Millis(1_000) })
+}
+
+pub fn sent(id: &str, name: &str, payload: u8) -> SentEvent {
+    SentEvent {
+        id: EventId { app_id: String::new(), id: id.to_owned() },
+        kind: kind(name),
+        key: None,
+        payload: json(&payload.to_string()),
+        fingerprint: fingerprint(payload),
+    }
+}
+
+pub fn sent_key(id: &str, name: &str, key: &str) -> SentEvent {
+    SentEvent { key: Some(EventKey::new(key).unwrap()), ..sent(id, name, 0) }
+}
+
+pub fn dropped(call: &Call, after: u64) -> everstep_protocol::journal::Closed {
+    everstep_protocol::journal::Closed { call: call.clone(), after: Position(after) }
+}
+
 pub fn parked() -> Parked {
     Parked { code: ParkCode::JournalMismatch, message: "entry 2".to_owned() }
 }
@@ -149,6 +188,7 @@ pub fn report(instance: InstanceUid, epoch: u64, number: u64, seen: u64) -> Repo
         seen: Position(seen),
         results: Vec::new(),
         opened: Vec::new(),
+        closed: Vec::new(),
         then: Then::Continue,
         folded: false,
     }
@@ -246,6 +286,8 @@ pub struct Tables {
     pub remotes: BTreeMap<(InstanceUid, CallHash), RemoteRow>,
     pub parked: BTreeMap<InstanceUid, Parked>,
     pub operations: BTreeMap<(InstanceUid, String), Answer>,
+    pub awaited: BTreeMap<AwaitedKey, CallHash>,
+    pub events: BTreeMap<(InstanceUid, u64), EventRow>,
     pub names: BTreeMap<NameKey, (InstanceUid, Fingerprint)>,
     pub messages: BTreeMap<MessageKey, Decided>,
     pub outbox: BTreeMap<InstanceUid, everstep_engine::lifecycle::Lifecycle>,
@@ -379,6 +421,7 @@ impl Store {
         for key in &needs.operations {
             rows.operations.extend(tables.operations.get(key).map(|answer| (key.clone(), answer.clone())));
         }
+        self.load_events(needs, &mut rows);
         let existing = |key: &NameKey| {
             let (uid, fingerprint) = *tables.names.get(key)?;
             Some((key.clone(), Existing { uid, fingerprint, status: tables.heads[&uid].status }))
@@ -397,6 +440,56 @@ impl Store {
             rows,
             names: needs.names.iter().filter_map(existing).collect(),
             messages: needs.messages.iter().filter_map(known).collect(),
+        }
+    }
+
+    /// Only as many events and waits as the batch's inputs can use up.
+    fn load_events(&self, needs: &Needs, rows: &mut Rows) {
+        let tables = &self.tables;
+        for (uid, id) in &needs.event_ids {
+            let its = |row: &&EventRow| row.event.id == *id;
+            if let Some(row) = of(&tables.events, *uid).map(|(_, row)| row).find(its) {
+                let SentEvent { kind, key, fingerprint, .. } = row.event.clone();
+                rows.event_ids.insert((*uid, id.clone()), KnownEvent { kind, key, fingerprint });
+            }
+        }
+        for query in needs.unread_queries() {
+            let fits = |row: &EventRow| {
+                row.delivery.is_none()
+                    && row.event.kind == query.kind
+                    && query.key.as_ref().is_none_or(|key| row.event.key.as_ref() == Some(key))
+            };
+            let found = of(&tables.events, query.uid).filter(|(_, row)| fits(row)).take(query.limit as usize);
+            rows.events.extend(found.map(|(sequence, row)| ((query.uid, *sequence), row.clone())));
+        }
+        for query in needs.waiter_queries() {
+            self.load_waiters(query.uid, &query.kind, query.key.as_ref(), query.limit, rows);
+        }
+        for query in needs.return_queries() {
+            let its = |row: &EventRow| row.delivery.is_some_and(|delivery| delivery.call == query.call);
+            for (sequence, row) in of(&tables.events, query.uid).filter(|(_, row)| its(row)) {
+                rows.events.insert((query.uid, *sequence), row.clone());
+                self.load_waiters(query.uid, &row.event.kind, row.event.key.as_ref(), query.limit, rows);
+            }
+        }
+    }
+
+    fn load_waiters(
+        &self,
+        uid: InstanceUid,
+        kind: &EventType,
+        key: Option<&EventKey>,
+        limit: u32,
+        rows: &mut Rows,
+    ) {
+        let mut keys = vec![None];
+        keys.extend(key.map(|key| Some(key.clone())));
+        for wanted in keys {
+            let fits = |row: &AwaitedKey| row.uid == uid && row.kind == *kind && row.key == wanted;
+            let found = self.tables.awaited.iter().filter(|(row, _)| fits(row)).take(limit as usize);
+            for (_, call) in found {
+                rows.waits.insert((uid, *call), self.tables.waits[&(uid, *call)].clone());
+            }
         }
     }
 
@@ -432,15 +525,27 @@ impl Store {
             Some(Effect::step_over(*uid, call, *lease))
         };
         let over = tables.leases.iter().filter_map(is_cleared).collect();
+        delete(&mut tables.awaited, &writes.awaited_deletes);
         for cleared in &writes.cleared {
             tables.leases.retain(|(uid, subject), _| uid != cleared || *subject == Subject::INSTANCE);
             tables.ready.retain(|(uid, subject), _| uid != cleared || *subject == Subject::INSTANCE);
             tables.waits.retain(|(uid, _), _| uid != cleared);
+            tables.awaited.retain(|key, _| key.uid != *cleared);
             tables.remotes.retain(|(uid, _), _| uid != cleared);
         }
         insert(&mut tables.leases, writes.leases.iter().map(|row| ((row.0, row.1), row.2)));
         insert(&mut tables.ready, writes.ready.iter().map(|row| ((row.uid, row.subject), row.pool.clone())));
         insert(&mut tables.waits, writes.waits.iter().map(|row| ((row.0, row.1.call.hash()), row.1.clone())));
+        insert(&mut tables.awaited, writes.awaited.iter().cloned());
+        insert(
+            &mut tables.events,
+            writes.events.iter().map(|(uid, row)| ((*uid, row.sequence), row.clone())),
+        );
+        for row in &writes.deliveries {
+            let event = tables.events.get_mut(&(row.uid, row.sequence)).expect("it was accepted before");
+            assert_eq!(event.event.kind, row.kind);
+            event.delivery = row.delivery;
+        }
         insert(
             &mut tables.remotes,
             writes.remotes.iter().map(|row| ((row.0, row.1.call.hash()), row.1.clone())),
@@ -459,6 +564,7 @@ impl Store {
         for head in self.tables.heads.values() {
             self.check_journal(head);
             self.check_rows(head);
+            self.check_events(head);
         }
     }
 
@@ -520,13 +626,62 @@ impl Store {
         assert_eq!(of(&tables.remotes, uid).count(), remote_waits, "a remote step has a wait");
     }
 
+    /// Every accepted event is unread or delivered to one call, and no open wait is left without an event that fits it.
+    fn check_events(&self, head: &Head) {
+        let tables = &self.tables;
+        let uid = head.uid;
+        let events: Vec<_> = of(&tables.events, uid).map(|(_, row)| row).collect();
+        let numbers: Vec<_> = events.iter().map(|row| row.sequence).collect();
+        assert_eq!(numbers, (1..=head.events).collect::<Vec<_>>(), "numbers of events are dense");
+        let unread: Vec<_> = events.iter().filter(|row| row.delivery.is_none()).collect();
+        assert_eq!(head.unread, unread.len() as u64, "unread events are counted");
+        let mut last = BTreeMap::new();
+        let mut closed = BTreeMap::new();
+        for entry in &tables.journal[&uid] {
+            match &entry.fact {
+                Fact::Delivered(delivered) => {
+                    last.insert(delivered.sequence, (entry.position, delivered.call.hash()));
+                }
+                Fact::Closed(gone) => {
+                    closed.insert(gone.call.hash(), gone.after);
+                }
+                _ => {}
+            }
+        }
+        for row in &events {
+            let returned = |(position, call): &(Position, CallHash)| {
+                closed.get(call).is_some_and(|after| after < position)
+            };
+            let entry = last.get(&row.sequence).filter(|last| !returned(last));
+            let delivery = row.delivery.map(|delivery| (delivery.position, delivery.call));
+            assert_eq!(delivery, entry.copied(), "the journal says where event {} went", row.sequence);
+        }
+        let waits: Vec<_> = of(&tables.waits, uid).map(|(_, wait)| wait).collect();
+        let mut awaited = BTreeSet::new();
+        for wait in waits.iter().filter(|wait| wait.kind == WaitKind::Event) {
+            let what = wait.awaited.as_ref().expect("a wait for an event says for which");
+            for row in &unread {
+                let fits = what.fits(&row.event.kind, row.event.key.as_ref());
+                assert!(!fits || head.status.is_ended(), "{wait:?} has an event: {row:?}");
+            }
+            awaited.extend(what.types.iter().map(|kind| (kind.clone(), what.key.clone(), what.opened)));
+        }
+        let rows: BTreeSet<_> = tables
+            .awaited
+            .keys()
+            .filter(|key| key.uid == uid)
+            .map(|key| (key.kind.clone(), key.key.clone(), key.opened))
+            .collect();
+        assert_eq!(rows, awaited, "events find the waits that are open");
+    }
+
     /// A wait that nothing ends would be a silent stop.
     fn check_wait(&self, uid: InstanceUid, hash: CallHash, wait: &WaitRow) {
         let subject = (uid, Subject::step(hash));
         let lease = self.tables.leases.get(&subject);
         let ready = self.tables.ready.contains_key(&subject);
         match wait.kind {
-            WaitKind::Sleep | WaitKind::Retry => {
+            WaitKind::Sleep | WaitKind::Retry | WaitKind::Event => {
                 assert!(wait.due_at.is_some(), "{wait:?}");
                 assert!(lease.is_none() && !ready);
             }

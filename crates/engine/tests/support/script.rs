@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use everstep_engine::replay::{Asked, Fed, Next, Replay};
 use everstep_protocol::{
     Attempt, BuildName, Call, CallKind, Failure, Payload, Policy, Position, Timestamp,
-    journal::{Attempted, Entry, Fact, Lost, Opened, Outcome, Parked, Wait},
+    journal::{Attempted, Closed, Delivered, Entry, Fact, Lost, Opened, Outcome, Parked, Wait},
 };
 
 use super::{NOW, S1, build, call, error, fingerprint, json, key, remote};
@@ -15,6 +15,7 @@ pub enum Act {
     Step(&'static str, u8),
     Remote(&'static str, u8),
     Sleep(&'static str),
+    Event(&'static str),
     Drop(u64),
 }
 
@@ -51,7 +52,8 @@ impl Run {
                     self.made(CallKind::Step, name, Asked::Remote(fingerprint(input)));
                 }
                 Act::Sleep(name) => self.made(CallKind::Sleep, name, Asked::Sleep),
-                Act::Drop(number) => self.replay.dropped(number),
+                Act::Event(name) => self.made(CallKind::Event, name, Asked::Event(None)),
+                Act::Drop(number) => self.replay.dropped(number, self.replay.position()),
             }
         }
     }
@@ -60,7 +62,7 @@ impl Run {
         let count = self.counts.entry((kind, name)).or_default();
         *count += 1;
         let call = call(kind, name, *count);
-        self.calls.push((call.clone(), asked));
+        self.calls.push((call.clone(), asked.clone()));
         self.replay.made(self.calls.len() as u64, call, asked);
     }
 
@@ -69,10 +71,13 @@ impl Run {
     }
 
     pub fn feed(&mut self, entry: &Entry) -> Result<(), Parked> {
-        if let Fed::Resolve { number, result } = self.replay.feed(entry)? {
-            self.got.push((number, result));
-            self.turn();
-        }
+        let (number, result) = match self.replay.feed(entry)? {
+            Fed::Nothing => return Ok(()),
+            Fed::Resolve { number, result } => (number, result),
+            Fed::Deliver { number, event } => (number, Ok(event.payload)),
+        };
+        self.got.push((number, result));
+        self.turn();
         Ok(())
     }
 
@@ -142,6 +147,28 @@ pub fn opened_sleep(call: &Call, later: i64) -> Fact {
 pub fn opened_remote(call: &Call) -> Fact {
     let wait = Wait::Remote(remote(Policy::default()));
     Fact::Opened(Opened { call: call.clone(), called_after: Position(1), wait, build: Some(build()) })
+}
+
+pub fn opened_event(call: &Call) -> Fact {
+    let types = vec![everstep_protocol::EventType::new(call.name.as_str()).unwrap()];
+    let wait = Wait::Event { types, key: None, until: Timestamp(NOW.0 + 1_000_000) };
+    Fact::Opened(Opened { call: call.clone(), called_after: Position(1), wait, build: None })
+}
+
+pub fn delivered(call: &Call, sequence: u64) -> Fact {
+    Fact::Delivered(Delivered {
+        call: call.clone(),
+        kind: everstep_protocol::EventType::new(call.name.as_str()).unwrap(),
+        sequence,
+        id: format!("e{sequence}"),
+        key: None,
+        received_at: NOW,
+        payload: json(&sequence.to_string()),
+    })
+}
+
+pub fn closed(call: &Call, after: u64) -> Fact {
+    Fact::Closed(Closed { call: call.clone(), after: Position(after) })
 }
 
 pub fn fired(call: &Call) -> Fact {

@@ -3,12 +3,12 @@
 //! example never changes. A new variant or field gets a new example.
 
 use everstep_protocol::{
-    Attempt, BuildName, Call, CallHash, CallKind, CallName, CoordinatorId, Epoch, Failure, FailureKind,
-    Fingerprint, FunctionName, Generation, Incarnation, InstanceId, InstanceUid, Millis, Namespace, Payload,
-    Policy, Pool, Position, Run, SessionId, StepKey, Timestamp, WorkflowName,
+    Attempt, BuildName, Call, CallHash, CallKind, CallName, CoordinatorId, Epoch, EventKey, EventType,
+    Failure, FailureKind, Fingerprint, FunctionName, Generation, Incarnation, InstanceId, InstanceUid,
+    Millis, Namespace, Payload, Policy, Pool, Position, Run, SessionId, StepKey, Timestamp, WorkflowName,
     journal::{
-        Attempted, End, Entry, Fact, Lost, Opened as OpenedWait, Outcome, ParkCode, Parked, Progress, Remote,
-        Started, Wait,
+        Attempted, Closed, Delivered, End, Entry, Fact, Lost, Opened as OpenedWait, Outcome, ParkCode,
+        Parked, Progress, Remote, Started, Wait,
     },
     limits::Limits,
     message::{
@@ -149,6 +149,7 @@ fn worker_items() -> Vec<(&'static str, WorkerItem)> {
         ("end", WorkerItem::Report(ended(Then::End(End::Complete(json(r#"{"sum":12.50}"#)))))),
         ("park", WorkerItem::Report(ended(Then::Park(parked())))),
         ("progress", WorkerItem::Report(Report { results: vec![told()], ..report(Then::Continue) })),
+        ("events", WorkerItem::Report(events_report())),
         ("", WorkerItem::GiveBack { instance: INSTANCE, epoch: EPOCH }),
         ("", WorkerItem::Ask { instance: INSTANCE, epoch: EPOCH, run: Run(2), after: Position(128) }),
         ("", WorkerItem::StepClaim { instance: INSTANCE, call: HASH }),
@@ -167,6 +168,7 @@ fn report(then: Then) -> Report {
         seen: Position(5),
         results: Vec::new(),
         opened: Vec::new(),
+        closed: Vec::new(),
         then,
         folded: false,
     }
@@ -190,6 +192,28 @@ fn full_report() -> Report {
         folded: true,
         ..report(Then::Continue)
     }
+}
+
+fn events_report() -> Report {
+    let open = |key| Open {
+        call: call(CallKind::Event),
+        called_after: Position(5),
+        wait: OpenWait::Event { types: event_types(), key, timeout: Millis(86_400_000) },
+    };
+    let closed = Closed { call: call(CallKind::Event), after: Position(5) };
+    Report {
+        opened: vec![open(Some(event_key())), open(None)],
+        closed: vec![closed],
+        ..report(Then::Continue)
+    }
+}
+
+fn event_types() -> Vec<EventType> {
+    ["approved", "rejected"].map(|kind| EventType::new(kind).expect("a valid name")).to_vec()
+}
+
+fn event_key() -> EventKey {
+    EventKey::new("o-1").expect("a valid name")
 }
 
 fn attempt_end(outcome: AttemptOutcome) -> AttemptEnd {
@@ -233,12 +257,20 @@ fn coordinator_items() -> Vec<(&'static str, CoordinatorItem)> {
         CoordinatorItem::Ack(Ack { instance: INSTANCE, epoch: EPOCH, number: 4, after, at: AT, taken })
     };
     let fence = |why| CoordinatorItem::Fence { instance: INSTANCE, epoch: EPOCH, why };
-    let limits = Limits { output_bytes: 1_000, input_bytes: 2_000, steps: 30, journal_bytes: 400_000 };
+    let limits = Limits {
+        output_bytes: 1_000,
+        input_bytes: 2_000,
+        steps: 30,
+        journal_bytes: 400_000,
+        ..Limits::default()
+    };
+    let event_limits = Limits { event_bytes: 5_000, events_unread: 60, ..limits };
     let entries = vec![Entry { position: Position(129), at: AT, fact: Fact::Retried }];
     let part = Entries { instance: INSTANCE, epoch: EPOCH, last: Position(130), entries };
     vec![
         ("", opened(limits)),
         ("bare", opened(Limits::default())),
+        ("with events", opened(event_limits)),
         ("", heard(vec![(INSTANCE, EPOCH)], vec![HELD_STEP])),
         ("bare", heard(Vec::new(), Vec::new())),
         ("", CoordinatorItem::UnknownSession),
@@ -384,6 +416,18 @@ fn facts() -> Vec<(&'static str, Fact)> {
         Fact::Opened(OpenedWait { call: call(kind), called_after: Position(5), wait, build })
     };
     let opened = |kind, wait| opened_by(kind, wait, None);
+    let awaited = |key| Wait::Event { types: event_types(), key, until: AT };
+    let delivered = |key| {
+        Fact::Delivered(Delivered {
+            call: call(CallKind::Event),
+            kind: EventType::new("approved").expect("a valid name"),
+            sequence: 3,
+            id: "evt-1".to_owned(),
+            key,
+            received_at: AT,
+            payload: json(r#"{"by":"ann"}"#),
+        })
+    };
     let terminated = |reason| Fact::Ended(End::Terminated { reason });
     vec![
         ("", started()),
@@ -395,6 +439,11 @@ fn facts() -> Vec<(&'static str, Fact)> {
         ("remote", opened(CallKind::Step, Wait::Remote(remote(policy())))),
         ("remote bare", opened(CallKind::Step, Wait::Remote(remote(Policy::default())))),
         ("remote by", opened_by(CallKind::Step, Wait::Remote(remote(policy())), Some(build()))),
+        ("event", opened(CallKind::Event, awaited(Some(event_key())))),
+        ("event bare", opened(CallKind::Event, awaited(None))),
+        ("", delivered(Some(event_key()))),
+        ("bare", delivered(None)),
+        ("", Fact::Closed(Closed { call: call(CallKind::Event), after: Position(5) })),
         ("", Fact::Fired { call: call(CallKind::Sleep) }),
         ("", Fact::Lost(Lost { slots: 64, counts: true, session: SESSION, progress: Vec::new() })),
         (

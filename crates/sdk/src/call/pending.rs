@@ -4,11 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use everstep_protocol::{CallKind, CallName, Failure, FailureKind, Payload, Position};
+use everstep_protocol::{CallKind, CallName, Failure, FailureKind, Position};
 use serde::de::DeserializeOwned;
 
 use crate::Error;
-use crate::host::{Made, Misfit, Numbered, Shared, Slot, Spec};
+use crate::host::{Made, Misfit, Numbered, Output, Shared, Slot, Spec};
 
 /// One call of one body.
 pub(crate) struct Pending {
@@ -21,7 +21,7 @@ pub(crate) struct Pending {
 }
 
 /// An output, and the position of the entry that gave it.
-pub(crate) type Fed = (Payload, Position);
+pub(crate) type Fed = (Output, Position);
 
 #[derive(Debug)]
 enum Stage {
@@ -47,6 +47,11 @@ impl Pending {
         };
         let count = if let Stage::Made(numbered) = &stage { numbered.call.count } else { 0 };
         Self { shared: shared.clone(), kind, name: name.into(), count, stage }
+    }
+
+    /// `event "approved" #2`.
+    pub(crate) fn describe_counted(&self) -> String {
+        format!("{} #{}", self.describe(), self.count)
     }
 
     /// `step "charge"`.
@@ -119,7 +124,7 @@ impl Pending {
             Ok(fed) => fed,
             Err(error) => return Poll::Ready(Err(error)),
         };
-        match output.decode() {
+        match output.payload.decode() {
             Ok(output) => Poll::Ready(Ok(output)),
             Err(error) => {
                 let reason =
@@ -140,8 +145,12 @@ impl Drop for Pending {
         }
         let mut state = self.shared.lock();
         let slot = state.open.remove(&number);
-        if matches!(slot, Some(Slot::Waiting(_))) {
-            state.dropped.push(number);
+        match &slot {
+            Some(Slot::Waiting(_)) => state.dropped.push(number),
+            Some(Slot::Resolved(Ok(Output { event: Some(event), .. }), position)) => {
+                state.untaken.push((event.call.clone(), *position));
+            }
+            Some(Slot::Resolved(..)) | None => {}
         }
         drop(state);
         drop(slot);

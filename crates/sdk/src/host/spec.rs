@@ -5,7 +5,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use everstep_protocol::{
-    Attempt, Call, Failure, FunctionName, Millis, Payload, Policy, Pool, Position, Timestamp,
+    Attempt, Call, EventKey, EventType, Failure, FunctionName, Millis, Payload, Policy, Pool, Position,
+    Timestamp,
 };
 
 use crate::Step;
@@ -42,6 +43,19 @@ pub enum Spec {
     Sleep(Millis),
     /// Sleep until that moment.
     SleepUntil(Timestamp),
+    /// Wait for an event.
+    Event(EventSpec),
+}
+
+/// A wait for an event.
+#[derive(Clone, Debug)]
+pub struct EventSpec {
+    /// The types of which the oldest event is taken; at least one.
+    pub types: Vec<EventType>,
+    /// Only events with this key.
+    pub key: Option<EventKey>,
+    /// How long it waits.
+    pub timeout: Millis,
 }
 
 /// A step that runs in this worker.

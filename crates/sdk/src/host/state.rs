@@ -7,7 +7,9 @@ use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-use everstep_protocol::{Call, CallKind, CallName, Failure, Payload, Position, Timestamp};
+use everstep_protocol::{
+    Call, CallKind, CallName, Failure, Payload, Position, Timestamp, journal::Delivered,
+};
 
 use super::turn::{self, Act, Token};
 use super::wake::HostWaker;
@@ -31,6 +33,8 @@ pub(crate) struct State {
     pub(crate) open: HashMap<u64, Slot>,
     pub(crate) made: Vec<Made>,
     pub(crate) dropped: Vec<u64>,
+    /// Calls that were dropped with an event that the body had not looked at, and the entry that brought it.
+    pub(crate) untaken: Vec<(Call, Position)>,
     /// Calls whose outcome was fed since the last poll: the entry that gave it is the one of the next.
     pub(crate) fed: Vec<u64>,
     /// The first recorded output that the body could not read.
@@ -43,7 +47,15 @@ pub(crate) struct State {
 pub(crate) enum Slot {
     Waiting(Waker),
     /// The outcome, and the position of the entry that gave it.
-    Resolved(Result<Payload, Failure>, Position),
+    Resolved(Result<Output, Failure>, Position),
+}
+
+/// What a call gives.
+#[derive(Clone, Debug)]
+pub(crate) struct Output {
+    pub(crate) payload: Payload,
+    /// The event that it is the payload of.
+    pub(crate) event: Option<Arc<Delivered>>,
 }
 
 /// A call as it was numbered when the body made it (rules P2, W32).

@@ -88,7 +88,7 @@ impl Driver {
             let result = match &made.spec {
                 Spec::Step(spec) => attempt(spec, &made.call, 1, None).0,
                 Spec::Remote(remote) => Ok(remote.input.clone()),
-                Spec::Sleep(_) | Spec::SleepUntil(_) => Ok(Payload::null()),
+                Spec::Sleep(_) | Spec::SleepUntil(_) | Spec::Event(_) => Ok(Payload::null()),
             };
             polled = self.settle(made.number, result);
         }

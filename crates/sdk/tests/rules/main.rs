@@ -9,6 +9,7 @@ mod combinators;
 mod definitions;
 mod driver;
 mod errors;
+mod events;
 mod names;
 mod outside;
 mod polling;

@@ -13,6 +13,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::{
+    events,
     fault::Fault,
     rows::{self, Clock, Tid, clean},
     statements as sql,
@@ -58,6 +59,7 @@ pub(super) async fn load(client: &Object, mut needs: Needs) -> Result<(Loaded, P
         )
         .await?;
     }
+    let events = events::plan(&needs, &mut trip).await?;
     let mut answers = trip.run().await?.into_iter().map(|answered| answered.rows).skip(1);
     let mut next = |wanted: bool| if wanted { answers.next().unwrap_or_default() } else { Vec::new() };
 
@@ -95,6 +97,7 @@ pub(super) async fn load(client: &Object, mut needs: Needs) -> Result<(Loaded, P
         let decided = Decided { id: rows::name(&row, 1)?, answer: kept(row.try_get(2)?)? };
         loaded.messages.insert(needs.messages[nth(&row)?].clone(), decided);
     }
+    events.read(&needs, &mut next, &mut loaded)?;
     if loaded.heads.len() < needs.heads.len() {
         look_up(client, &needs.heads, &mut loaded).await?;
     }
@@ -177,6 +180,7 @@ fn dedupe(needs: &mut Needs) {
     sorted(&mut needs.operations);
     sorted(&mut needs.names);
     sorted(&mut needs.messages);
+    sorted(&mut needs.event_ids);
     if needs.heads.is_empty() {
         return;
     }

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use bytes::BytesMut;
 use everstep_engine::{
     Head, Status,
+    mailbox::Awaited,
     rows::{RemoteRow, WaitKind, WaitRow},
 };
 use everstep_protocol::{
@@ -147,6 +148,8 @@ pub(super) fn head(row: &Row) -> Result<Head, Fault> {
     head.journal_bytes = row.try_get::<_, i64>(14)? as u64;
     head.deaths = row.try_get::<_, i32>(15)? as u32;
     head.ended_at = time_if_any(row, 17)?;
+    head.events = row.try_get::<_, i64>(18)? as u64;
+    head.unread = row.try_get::<_, i64>(19)? as u64;
     Ok(head)
 }
 
@@ -192,7 +195,14 @@ pub(super) fn wait(row: &Row) -> Result<Option<WaitRow>, Fault> {
         return Ok(None);
     };
     let kind = wait_kind(code)?;
-    Ok(Some(WaitRow { call: call(row, 4)?, kind, since: time(row, 2)?, due_at: time_if_any(row, 3)? }))
+    let (call, awaited) = (call(row, 4)?, awaited(row, 15)?);
+    Ok(Some(WaitRow { call, kind, since: time(row, 2)?, due_at: time_if_any(row, 3)?, awaited }))
+}
+
+/// What a wait for an event waits for.
+pub(super) fn awaited(row: &Row, at: usize) -> Result<Option<Awaited>, Fault> {
+    let packed = row.try_get::<_, Option<&[u8]>>(at)?;
+    packed.map(|packed| wire::decode("awaited events", packed).map_err(Fault::corrupt)).transpose()
 }
 
 /// What of a remote step no statement looks at.

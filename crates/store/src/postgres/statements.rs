@@ -40,6 +40,11 @@ statements! {
     OPERATIONS = file!("operations");
     NAMES = file!("names");
     MESSAGES = file!("messages");
+    EVENT_IDS = file!("event_ids");
+    EVENT_UNREAD = file!("event_unread");
+    EVENT_WAITERS = file!("event_waiters");
+    EVENT_RETURNS = file!("event_returns");
+    EVENT_RETURN_WAITERS = file!("event_return_waiters");
     ELSEWHERE = "SELECT clock_timestamp(), ARRAY(SELECT id FROM instance WHERE id = ANY($1::uuid[]))";
 
     HEADS_UPDATE = file!("heads_update");
@@ -70,6 +75,12 @@ statements! {
     WAIT_DELETE = file!("wait_delete");
     WAIT_CLEAR = "DELETE FROM wait WHERE instance = ANY($1::uuid[])";
     WAIT_INSERT = file!("wait_insert");
+    AWAITED_DELETE = file!("awaited_delete");
+    AWAITED_CLEAR = "DELETE FROM awaited WHERE instance = ANY($1::uuid[])";
+    AWAITED_INSERT = "INSERT INTO awaited (instance, type, key, opened, call)
+        SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::bigint[], $5::bytea[])";
+    EVENT_INSERT = file!("event_insert");
+    EVENT_DELIVERY = file!("event_delivery");
     REMOTE_DELETE = file!("remote_step_delete");
     REMOTE_CLEAR = "DELETE FROM remote_step WHERE instance = ANY($1::uuid[])";
     REMOTE_INSERT = "INSERT INTO remote_step (instance, call, body, attempt, epoch, first_at, granted_at)

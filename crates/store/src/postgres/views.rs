@@ -11,15 +11,18 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::{
-    PostgresStore,
+    PostgresStore, events,
     fault::Fault,
     rows::{self, name, time, time_if_any, uid},
     rows_of,
     trip::params,
 };
-use crate::{Cursor, Error, Filter, InstanceView, Page, RejectedView, StatusWord, Views, WaitView, fact};
+use crate::{
+    Cursor, Error, Filter, InstanceView, Page, RejectedView, StatusWord, UnreadView, Views, WaitView, fact,
+};
 
 const VIEW: &str = include_str!("sql/view.sql");
+const EVENTS: &str = include_str!("sql/events_shown.sql");
 const FIND: &str = "SELECT instance FROM instance_name
     WHERE namespace = $1::text AND workflow = $2::text AND id = $3::text";
 const REJECTED: &str =
@@ -39,7 +42,11 @@ impl Views for PostgresStore {
             let Some(uid) = find(&client, name).await? else {
                 return Ok(Vec::new());
             };
-            views(&rows_of(&client, VIEW, params![vec![uid.0], WAITS_MAX, true]).await?)
+            let mut views = views(&rows_of(&client, VIEW, params![vec![uid.0], WAITS_MAX, true]).await?)?;
+            if let Some(view) = views.last_mut() {
+                show_events(view, &rows_of(&client, EVENTS, params![uid.0]).await?)?;
+            }
+            Ok(views)
         };
         views.await.map(|mut views| views.pop()).map_err(|fault: Fault| fault.into_error(DOING))
     }
@@ -78,6 +85,16 @@ pub(super) async fn find(client: &Object, name: &NameKey) -> Result<Option<Insta
     let params = params![name.namespace.as_str(), name.workflow.as_str(), name.id.as_str()];
     let rows = rows_of(client, FIND, params).await?;
     rows.first().map(|row| uid(row, 0)).transpose()
+}
+
+fn show_events(view: &mut InstanceView, rows: &[Row]) -> Result<(), Fault> {
+    for row in rows {
+        match events::shown(row)? {
+            (kind, Some((count, since))) => view.unread.push(UnreadView { kind, count, since }),
+            (kind, None) => view.never_sent.push(kind),
+        }
+    }
+    Ok(())
 }
 
 async fn page(client: &Object, filter: &Filter, cursor: Option<&Cursor>, limit: u32) -> Result<Page, Fault> {
@@ -219,6 +236,7 @@ fn views(rows: &[Row]) -> Result<Vec<InstanceView>, Fault> {
                 kind: rows::wait_kind(code)?,
                 since: time(row, 28)?,
                 due_at: time_if_any(row, 29)?,
+                awaited: rows::awaited(row, 30)?,
             });
         }
     }
@@ -260,6 +278,8 @@ fn view(row: &Row) -> Result<InstanceView, Fault> {
         ready_at,
         served: row.try_get(18)?,
         waiting: Vec::new(),
+        unread: Vec::new(),
+        never_sent: Vec::new(),
         parked,
         end,
     })

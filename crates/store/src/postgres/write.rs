@@ -6,11 +6,12 @@ use everstep_engine::{
     lifecycle::Lifecycle,
     rows::{Lease, Subject},
 };
-use everstep_protocol::{CallHash, Epoch, InstanceUid, SessionId, Timestamp};
+use everstep_protocol::{CallHash, Epoch, InstanceUid, SessionId, Timestamp, wire};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::{
+    events,
     fault::Fault,
     load::{Places, ids},
     rows::{Bytes16, Raw, Tid, call_kind_code, clean, hash, remote_body, uid},
@@ -33,6 +34,7 @@ pub(super) async fn plan<'a>(
     let cleared = deletes(writes, trip).await?;
     leases_and_ready(writes, trip).await?;
     waits_and_remotes(writes, trip).await?;
+    events::write(writes, trip).await?;
     rest(writes, now, trip).await?;
     Ok(cleared)
 }
@@ -61,6 +63,8 @@ async fn heads(writes: &Writes, places: &Places, trip: &mut Trip<'_>) -> Result<
         heads.iter().map(|head| head.deaths as i32).collect::<Vec<_>>(),
         heads.iter().map(|head| head.status.code()).collect::<Vec<_>>(),
         heads.iter().map(|head| head.ended_at.map(|at| at.0)).collect::<Vec<_>>(),
+        heads.iter().map(|head| head.events as i64).collect::<Vec<_>>(),
+        heads.iter().map(|head| head.unread as i64).collect::<Vec<_>>(),
     ];
     trip.rows(sql::HEADS_UPDATE, params).await
 }
@@ -85,6 +89,8 @@ async fn created<'a>(writes: &'a Writes, now: Timestamp, trip: &mut Trip<'a>) ->
             heads.iter().map(|head| head.deaths as i32).collect::<Vec<_>>(),
             heads.iter().map(|head| head.status.code()).collect::<Vec<_>>(),
             heads.iter().map(|head| head.ended_at.map(|at| at.0)).collect::<Vec<_>>(),
+            heads.iter().map(|head| head.events as i64).collect::<Vec<_>>(),
+            heads.iter().map(|head| head.unread as i64).collect::<Vec<_>>(),
         ];
         trip.execute(sql::HEADS_INSERT, params).await?;
     }
@@ -161,13 +167,14 @@ async fn deletes<'a>(writes: &'a Writes, trip: &mut Trip<'a>) -> Result<Option<u
         let (instances, calls) = by_call(&writes.wait_deletes);
         trip.execute(sql::WAIT_DELETE, params![instances, calls]).await?;
     }
+    events::deletes(writes, trip).await?;
     if !writes.remote_deletes.is_empty() {
         let (instances, calls) = by_call(&writes.remote_deletes);
         trip.execute(sql::REMOTE_DELETE, params![instances, calls]).await?;
     }
     let mut cleared = None;
     if !writes.cleared.is_empty() {
-        for statement in [sql::WAIT_CLEAR, sql::REMOTE_CLEAR, sql::READY_CLEAR] {
+        for statement in [sql::WAIT_CLEAR, sql::AWAITED_CLEAR, sql::REMOTE_CLEAR, sql::READY_CLEAR] {
             trip.execute(statement, params![ids(&writes.cleared)]).await?;
         }
         cleared = Some(trip.len());
@@ -237,6 +244,9 @@ async fn waits_and_remotes<'a>(writes: &'a Writes, trip: &mut Trip<'a>) -> Resul
             rows.iter().map(|(_, wait)| call_kind_code(wait.call.kind)).collect::<Vec<_>>(),
             rows.iter().map(|(_, wait)| wait.call.name.as_str()).collect::<Vec<_>>(),
             rows.iter().map(|(_, wait)| wait.call.count as i32).collect::<Vec<_>>(),
+            rows.iter()
+                .map(|(_, wait)| wait.awaited.as_ref().map(|awaited| Raw(wire::encode(awaited))))
+                .collect::<Vec<_>>(),
         ];
         trip.execute(sql::WAIT_INSERT, params).await?;
     }

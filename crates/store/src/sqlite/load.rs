@@ -15,16 +15,17 @@ use everstep_protocol::{
 };
 use rusqlite::{Connection, Row, params};
 
-use super::{column, fault::Result};
+use super::{column, events, fault::Result};
 use crate::answer;
 
 pub(super) const HEAD: &str =
     "SELECT namespace, workflow, id, run, generation, status, instance.epoch, position,
-    reports, waits, steps, journal_bytes, deaths, created_at, ended_at, session, lease.epoch FROM instance
+    reports, waits, steps, journal_bytes, deaths, created_at, ended_at, session, lease.epoch, events, unread FROM instance
     LEFT JOIN lease ON lease.uid = instance.uid AND lease.subject = ?2 WHERE instance.uid = ?1";
 const LEASE: &str = "SELECT session, epoch FROM lease WHERE uid = ?1 AND subject = ?2";
 const READY: &str = "SELECT 1 FROM ready WHERE uid = ?1 AND subject = ?2";
-const WAIT: &str = "SELECT kind, since, due_at, call_kind, call_name, call_count FROM wait
+pub(super) const WAIT: &str =
+    "SELECT kind, since, due_at, call_kind, call_name, call_count, awaited FROM wait
     WHERE uid = ?1 AND call = ?2";
 const REMOTE: &str =
     "SELECT call_kind, call_name, call_count, called_after, attempt, epoch, first_at, granted_at,
@@ -47,6 +48,7 @@ pub(super) fn load(connection: &Connection, needs: &Needs, now: Timestamp) -> Re
     operations(connection, needs, &mut loaded.rows)?;
     names(connection, needs, &mut loaded)?;
     messages(connection, needs, &mut loaded)?;
+    events::load(connection, needs, &mut loaded.rows)?;
     Ok(loaded)
 }
 
@@ -90,6 +92,8 @@ pub(super) fn head(uid: InstanceUid, row: &Row<'_>) -> Result<Head> {
         deaths: row.get(12)?,
         created_at: column::time(row, 13)?,
         ended_at: column::time_if_any(row, 14)?,
+        events: column::count(row, 17)?,
+        unread: column::count(row, 18)?,
     })
 }
 
@@ -152,6 +156,10 @@ pub(super) fn wait(row: &Row<'_>) -> Result<WaitRow> {
         since: column::time(row, 1)?,
         due_at: column::time_if_any(row, 2)?,
         call: column::call(row, 3)?,
+        awaited: match row.get_ref(6)? {
+            rusqlite::types::ValueRef::Null => None,
+            _ => Some(column::packed(row, 6, "awaited events")?),
+        },
     })
 }
 

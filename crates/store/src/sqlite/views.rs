@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use everstep_engine::{
     Head,
-    rows::{Lease, Subject},
+    rows::{Lease, Subject, WaitRow},
     start::NameKey,
 };
 use everstep_protocol::{
@@ -12,13 +12,16 @@ use everstep_protocol::{
 };
 use rusqlite::{Connection, ToSql, params};
 
-use super::{SqliteStore, column, fault, journal, load, sessions, transaction};
-use crate::{Cursor, Error, Filter, InstanceView, Page, RejectedView, Session, StatusWord, Views, WaitView};
+use super::{SqliteStore, column, events, fault, journal, load, sessions, transaction};
+use crate::{
+    Cursor, Error, Filter, InstanceView, Page, RejectedView, Session, StatusWord, UnreadView, Views, WaitView,
+};
 
 const SESSION: &str = "SELECT inbox, open FROM session WHERE session = ?1";
 const READY: &str = "SELECT ready_at FROM ready WHERE uid = ?1 AND subject = ?2";
 const PARKED: &str = "SELECT at, code, message FROM attention WHERE uid = ?1";
-const WAITS: &str = "SELECT kind, since, due_at, call_kind, call_name, call_count FROM wait WHERE uid = ?1
+const WAITS: &str =
+    "SELECT kind, since, due_at, call_kind, call_name, call_count, awaited FROM wait WHERE uid = ?1
     ORDER BY due_at IS NULL, due_at, since LIMIT ?2";
 const WAITS_COUNT: &str = "SELECT count(*) FROM wait WHERE uid = ?1";
 /// SQLite's `substr` of an empty blob is null.
@@ -59,6 +62,9 @@ fn one(connection: &Connection, uid: InstanceUid) -> fault::Result<InstanceView>
     if view.ended_at.is_some() {
         view.end = end(connection, &view)?;
     }
+    let unread = events::unread(connection, uid)?.into_iter();
+    view.unread = unread.map(|(kind, count, since)| UnreadView { kind, count, since }).collect();
+    view.never_sent = events::never_sent(connection, uid)?;
     Ok(view)
 }
 
@@ -101,6 +107,8 @@ fn view(
         served: serves(live, &head.namespace, &head.workflow),
         waiting: waiting(connection, uid, waits_max)?,
         waits,
+        unread: Vec::new(),
+        never_sent: Vec::new(),
         parked,
         end: None,
         namespace: head.namespace,
@@ -139,8 +147,8 @@ fn waiting(connection: &Connection, uid: InstanceUid, limit: u32) -> fault::Resu
     let mut rows = statement.query(params![uid.0.as_bytes(), limit])?;
     let mut waiting = Vec::new();
     while let Some(row) = rows.next()? {
-        let wait = load::wait(row)?;
-        waiting.push(WaitView { call: wait.call, kind: wait.kind, since: wait.since, due_at: wait.due_at });
+        let WaitRow { call, kind, since, due_at, awaited } = load::wait(row)?;
+        waiting.push(WaitView { call, kind, since, due_at, awaited });
     }
     Ok(waiting)
 }

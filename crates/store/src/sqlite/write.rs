@@ -10,22 +10,23 @@ use everstep_protocol::{CallHash, Epoch, InstanceUid, Payload, Timestamp, wire};
 use rusqlite::{Connection, params};
 
 use super::{
-    column,
+    column, events,
     fault::{Fault, Result},
 };
 use crate::{Error, ErrorKind, StepOver, answer, fact};
 
 const HEAD_INSERT: &str =
     "INSERT INTO instance (uid, namespace, workflow, id, run, generation, status, epoch, position,
-    reports, waits, steps, journal_bytes, deaths, created_at, ended_at)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";
+    reports, waits, steps, journal_bytes, deaths, created_at, ended_at, events, unread)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)";
 // An open head that stays open: no indexed column is named, so no index is touched.
 const HEAD_UPDATE: &str =
     "UPDATE instance SET run = ?2, generation = ?3, epoch = ?4, position = ?5, reports = ?6,
-    waits = ?7, steps = ?8, journal_bytes = ?9, deaths = ?10 WHERE uid = ?1 AND status = 0";
+    waits = ?7, steps = ?8, journal_bytes = ?9, deaths = ?10, events = ?11, unread = ?12 WHERE uid = ?1 AND status = 0";
 const HEAD_UPDATE_ALL: &str =
     "UPDATE instance SET run = ?2, generation = ?3, epoch = ?4, position = ?5, reports = ?6,
-    waits = ?7, steps = ?8, journal_bytes = ?9, deaths = ?10, status = ?11, ended_at = ?12 WHERE uid = ?1";
+    waits = ?7, steps = ?8, journal_bytes = ?9, deaths = ?10, events = ?11, unread = ?12,
+    status = ?13, ended_at = ?14 WHERE uid = ?1";
 const NAME_INSERT: &str = "INSERT INTO instance_name (namespace, workflow, id, uid, fingerprint)
     VALUES (?1, ?2, ?3, ?4, ?5)";
 const MESSAGE_INSERT: &str =
@@ -40,14 +41,15 @@ const READY_INSERT: &str = "INSERT INTO ready (uid, subject, namespace, workflow
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
 const WAIT_DELETE: &str = "DELETE FROM wait WHERE uid = ?1 AND call = ?2";
 const WAIT_INSERT: &str =
-    "INSERT INTO wait (uid, call, kind, since, due_at, call_kind, call_name, call_count)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+    "INSERT INTO wait (uid, call, kind, since, due_at, call_kind, call_name, call_count, awaited)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
 const REMOTE_DELETE: &str = "DELETE FROM remote_step WHERE uid = ?1 AND call = ?2";
 const REMOTE_INSERT: &str =
     "INSERT INTO remote_step (uid, call, call_kind, call_name, call_count, called_after,
     attempt, epoch, first_at, granted_at, remote, progress)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
-const CLEARED: [&str; 3] = [
+const CLEARED: [&str; 4] = [
+    "DELETE FROM awaited WHERE uid = ?1",
     "DELETE FROM wait WHERE uid = ?1",
     "DELETE FROM remote_step WHERE uid = ?1",
     "DELETE FROM ready WHERE uid = ?1 AND subject <> zeroblob(16)",
@@ -71,6 +73,7 @@ pub(super) fn write(connection: &Connection, writes: &Writes, now: Timestamp) ->
     leases(connection, writes)?;
     ready(connection, &writes.ready)?;
     waits(connection, &writes.waits)?;
+    events::write(connection, writes)?;
     remotes(connection, &writes.remotes)?;
     parked(connection, writes)?;
     operations(connection, writes, now)?;
@@ -139,6 +142,8 @@ fn create(statement: &mut rusqlite::Statement<'_>, head: &Head) -> Result<()> {
         head.deaths,
         head.created_at.0,
         head.ended_at.map(|at| at.0),
+        head.events as i64,
+        head.unread as i64,
     ])?;
     Ok(())
 }
@@ -161,6 +166,8 @@ fn heads(connection: &Connection, heads: &[Head]) -> Result<()> {
                 head.steps as i64,
                 head.journal_bytes as i64,
                 head.deaths,
+                head.events as i64,
+                head.unread as i64,
             ])? == 1;
         if !changed {
             change_status(connection, head)?;
@@ -183,6 +190,8 @@ fn change_status(connection: &Connection, head: &Head) -> Result<()> {
         head.steps as i64,
         head.journal_bytes as i64,
         head.deaths,
+        head.events as i64,
+        head.unread as i64,
         head.status.code(),
         head.ended_at.map(|at| at.0),
     ])?;
@@ -222,6 +231,7 @@ fn deletes(connection: &Connection, writes: &Writes) -> Result<()> {
     delete(connection, READY_DELETE, ready)?;
     let waits = writes.wait_deletes.iter().map(|(uid, call)| (uid, &call.0));
     delete(connection, WAIT_DELETE, waits)?;
+    events::deletes(connection, &writes.awaited_deletes)?;
     let remotes = writes.remote_deletes.iter().map(|(uid, call)| (uid, &call.0));
     delete(connection, REMOTE_DELETE, remotes)?;
     for uid in &writes.parked_deletes {
@@ -310,6 +320,7 @@ fn waits(connection: &Connection, rows: &[(InstanceUid, WaitRow)]) -> Result<()>
             wait.call.kind.word(),
             wait.call.name.as_str(),
             wait.call.count,
+            wait.awaited.as_ref().map(|awaited| wire::encode(awaited).to_vec()),
         ])?;
     }
     Ok(())

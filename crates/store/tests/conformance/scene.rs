@@ -13,7 +13,7 @@ use everstep_protocol::{
     Attempt, BuildName, Call, CallHash, CallKind, CallName, Epoch, Failure, FailureKind, Fingerprint,
     FunctionName, InstanceUid, Millis, Namespace, Payload, Policy, Pool, Position, Run, SessionId, StepKey,
     Timestamp, WorkflowName,
-    journal::{End, Entry, Remote},
+    journal::{Closed, End, Entry, Remote},
     message::{AttemptEnd, AttemptOutcome, Open, OpenSession, OpenWait, Report, Then},
 };
 use everstep_store::{Error, Range, StepOver, Store};
@@ -239,6 +239,7 @@ impl Reporting {
             seen: head.position,
             results: Vec::new(),
             opened: Vec::new(),
+            closed: Vec::new(),
             then: Then::Continue,
             folded: false,
         };
@@ -252,6 +253,17 @@ impl Reporting {
 
     pub(crate) fn open(mut self, open: Open) -> Self {
         self.report.opened.push(open);
+        self
+    }
+
+    /// The one after it, in the same batch.
+    pub(crate) fn next(mut self) -> Self {
+        self.report.number += 1;
+        self
+    }
+
+    pub(crate) fn close(mut self, call: &Call, after: Position) -> Self {
+        self.report.closed.push(Closed { call: call.clone(), after });
         self
     }
 

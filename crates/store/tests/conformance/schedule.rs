@@ -29,7 +29,13 @@ pub(crate) async fn w23_due_waits_come_in_order_from_the_mark(store: Arc<dyn Sto
     ];
     let uids: Vec<InstanceUid> = times.iter().map(|_| InstanceUid::generate()).collect();
     let kind = |due_at: Option<_>| due_at.map_or(WaitKind::Remote, |_| WaitKind::Sleep);
-    let wait = |due_at| WaitRow { call: call.clone(), kind: kind(due_at), since: Timestamp(1), due_at };
+    let wait = |due_at| WaitRow {
+        call: call.clone(),
+        kind: kind(due_at),
+        since: Timestamp(1),
+        due_at,
+        awaited: None,
+    };
     let waits = uids.iter().copied().zip(times).map(|(uid, due_at)| (uid, wait(due_at))).collect();
     scene.write(Needs::default(), Writes { waits, ..Writes::default() }).await.unwrap();
 

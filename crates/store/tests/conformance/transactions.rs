@@ -133,6 +133,7 @@ pub(crate) async fn needs_may_repeat_themselves(store: Arc<dyn Store>) {
         operations: vec![(uid, "op".to_owned()); 2],
         names: vec![name_key("orders", "o-1"); 2],
         messages: vec![message("a", "b"); 2],
+        ..Needs::default()
     };
     let loaded = scene.load(needs).await;
     assert_eq!((loaded.heads.len(), loaded.rows.ready.len(), loaded.names.len()), (1, 1, 1));

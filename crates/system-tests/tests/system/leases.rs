@@ -68,6 +68,7 @@ fn report(grant: &Grant, number: u64, output: &str) -> WorkerItem {
             progress: None,
         }],
         opened: Vec::new(),
+        closed: Vec::new(),
         then: Then::Continue,
         folded: false,
     })

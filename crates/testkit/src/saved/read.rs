@@ -2,7 +2,9 @@
 
 use everstep_protocol::{
     Attempt, Failure, Fingerprint, Generation, Payload, Position, Timestamp,
-    journal::{Attempted, End, Entry, Fact, Lost, Opened, Outcome, Parked, Remote, Started, Wait},
+    journal::{
+        Attempted, Closed, Delivered, End, Entry, Fact, Lost, Opened, Outcome, Parked, Remote, Started, Wait,
+    },
 };
 use serde_json::value::RawValue;
 
@@ -27,6 +29,11 @@ impl Line {
             "attempted" => Fact::Attempted(self.attempted()?),
             "opened" => Fact::Opened(self.opened()?),
             "fired" => Fact::Fired { call: need("call", self.call)? },
+            "delivered" => Fact::Delivered(self.delivered()?),
+            "closed" => Fact::Closed(Closed {
+                call: need("call", self.call)?,
+                after: Position(need("closed_after", self.closed_after)?),
+            }),
             "lost" => Fact::Lost(Lost {
                 // An export that does not say it is of a worker that ran few: none is charged.
                 slots: self.slots.unwrap_or(0),
@@ -73,6 +80,11 @@ impl Line {
     fn opened(self) -> Result<Opened, String> {
         let wait = match need("wait", self.wait)?.as_str() {
             "sleep" => Wait::Sleep { until: moment("until", &need("until", self.until)?)? },
+            "event" => Wait::Event {
+                types: need("types", self.types)?,
+                key: self.event_key,
+                until: moment("until", &need("until", self.until)?)?,
+            },
             "remote_step" => Wait::Remote(Remote {
                 pool: need("pool", self.pool)?,
                 function: need("function", self.function)?,
@@ -88,6 +100,20 @@ impl Line {
         };
         let called_after = Position(need("called_after", self.called_after)?);
         Ok(Opened { call: need("call", self.call)?, called_after, wait, build: self.build })
+    }
+
+    fn delivered(self) -> Result<Delivered, String> {
+        let kind = need("types", self.types)?.pop();
+        Ok(Delivered {
+            call: need("call", self.call)?,
+            kind: need("types", kind)?,
+            // An export that does not say it is replayed all the same.
+            sequence: self.sequence.unwrap_or(0),
+            id: need("event", self.event)?,
+            key: self.event_key,
+            received_at: moment("received_at", &need("received_at", self.received_at)?)?,
+            payload: payload(&need("payload", self.payload)?)?,
+        })
     }
 
     fn ended(self) -> Result<End, String> {

@@ -2,7 +2,7 @@
 
 use everstep_protocol::{
     Failure, Payload,
-    journal::{Attempted, End, Entry, Fact, Opened, Outcome, Wait},
+    journal::{Attempted, Delivered, End, Entry, Fact, Opened, Outcome, Wait},
 };
 use serde_json::value::RawValue;
 
@@ -27,6 +27,8 @@ impl Line {
             Fact::Attempted(attempted) => line.of_attempt(attempted),
             Fact::Opened(opened) => line.of_opened(opened),
             Fact::Fired { .. } | Fact::Retried => line,
+            Fact::Delivered(delivered) => line.of_delivered(delivered),
+            Fact::Closed(closed) => Self { closed_after: Some(closed.after.0), ..line },
             Fact::Lost(lost) => Self {
                 session: Some(lost.session),
                 counts: Some(lost.counts),
@@ -71,6 +73,13 @@ impl Line {
             Wait::Sleep { until } => {
                 Self { wait: Some("sleep".to_owned()), until: Some(until.to_string()), ..line }
             }
+            Wait::Event { types, key, until } => Self {
+                wait: Some("event".to_owned()),
+                types: Some(types.clone()),
+                event_key: key.clone(),
+                until: Some(until.to_string()),
+                ..line
+            },
             Wait::Remote(remote) => Self {
                 wait: Some("remote_step".to_owned()),
                 pool: Some(remote.pool.clone()),
@@ -80,6 +89,18 @@ impl Line {
                 fingerprint: Some(remote.fingerprint.to_string()),
                 ..line
             },
+        }
+    }
+
+    fn of_delivered(self, delivered: &Delivered) -> Self {
+        Self {
+            types: Some(vec![delivered.kind.clone()]),
+            event: Some(delivered.id.clone()),
+            event_key: delivered.key.clone(),
+            sequence: Some(delivered.sequence),
+            received_at: Some(delivered.received_at.to_string()),
+            payload: Some(raw(&delivered.payload)),
+            ..self
         }
     }
 

@@ -7,7 +7,7 @@
 use everstep_engine::replay::{Fed, Replay};
 use everstep_protocol::{
     Failure, Payload, Position, Timestamp,
-    journal::{Attempted, Entry, Fact, ParkCode, Parked, Wait},
+    journal::{Attempted, Delivered, Entry, Fact, ParkCode, Parked, Wait},
 };
 use everstep_sdk::host::{BodyState, Host, Made, Misfit};
 use tracing::subscriber::{NoSubscriber, with_default};
@@ -55,8 +55,10 @@ impl Hosted {
             Err(parked) => return self.park(parked, out),
         };
         self.note(entry, &fed);
-        if let Fed::Resolve { number, result } = fed {
-            self.resolve(number, result, entry.position, out);
+        match fed {
+            Fed::Nothing => {}
+            Fed::Resolve { number, result } => self.resolve(number, result, entry.position, out),
+            Fed::Deliver { number, event } => self.deliver(number, event, entry.position, out),
         }
     }
 
@@ -66,7 +68,7 @@ impl Hosted {
             Fact::Attempted(attempted) => self.note_attempt(entry.at, attempted, fed),
             Fact::Opened(opened) => {
                 let (due, remote) = match &opened.wait {
-                    Wait::Sleep { until } => (Some(*until), false),
+                    Wait::Sleep { until } | Wait::Event { until, .. } => (Some(*until), false),
                     Wait::Remote(_) => (None, true),
                 };
                 self.waits.insert(opened.call.clone(), Waiting { due, at: entry.at, remote });
@@ -78,6 +80,14 @@ impl Hosted {
                 }
                 self.clock = self.clock.max(entry.at);
             }
+            Fact::Delivered(delivered) => {
+                self.waits.remove(&delivered.call);
+                self.clock = self.clock.max(entry.at);
+            }
+            Fact::Closed(closed) => {
+                self.waits.remove(&closed.call);
+                self.clock = self.clock.max(entry.at);
+            }
             Fact::Started(_) | Fact::Lost(_) | Fact::Parked(_) | Fact::Retried | Fact::Ended(_) => {
                 self.clock = self.clock.max(entry.at);
             }
@@ -87,7 +97,7 @@ impl Hosted {
     fn note_attempt(&mut self, at: Timestamp, attempted: &Attempted, fed: &Fed) {
         let known = match fed {
             Fed::Resolve { number, .. } => self.calls.get(number),
-            Fed::Nothing => None,
+            Fed::Nothing | Fed::Deliver { .. } => None,
         };
         match (attempted.retry_at(), known) {
             (Some(due), _) => {
@@ -128,6 +138,14 @@ impl Hosted {
         }
     }
 
+    fn deliver(&mut self, number: u64, event: Delivered, seen: Position, out: &mut Vec<Out>) {
+        self.calls.remove(&number);
+        if let Life::Waiting(host, _) = &self.life {
+            host.deliver(number, event);
+            self.poll(seen, out);
+        }
+    }
+
     /// Polls the body until it is still, and takes note of what it made and dropped.
     fn poll(&mut self, seen: Position, out: &mut Vec<Out>) {
         let Life::Waiting(host, body) = &mut self.life else { return };
@@ -144,7 +162,10 @@ impl Hosted {
             self.made(made);
         }
         for number in polled.dropped {
-            self.dropped(number, out);
+            self.dropped(number, seen, out);
+        }
+        for (call, position) in polled.untaken {
+            self.replay.untaken(call, position);
         }
         match polled.state {
             BodyState::Pending => {}
@@ -176,8 +197,8 @@ impl Hosted {
         self.calls.insert(number, known);
     }
 
-    fn dropped(&mut self, number: u64, out: &mut Vec<Out>) {
-        self.replay.dropped(number);
+    fn dropped(&mut self, number: u64, seen: Position, out: &mut Vec<Out>) {
+        self.replay.dropped(number, seen);
         if let Some(known) = self.calls.remove(&number) {
             self.waits.remove(&known.call);
         }

@@ -43,6 +43,7 @@ pub type ForeignListener = Arc<dyn Fn(InstanceUid, Epoch) + Send + Sync>;
 
 /// What a turn asks for.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "nearly all of it is the large one")]
 pub enum Out {
     /// Send this; it is worth nothing after this time.
     Send(WorkerItem, Duration),

@@ -3,7 +3,7 @@
 use everstep_engine::report::entries;
 use everstep_protocol::{
     Position, Timestamp,
-    journal::End,
+    journal::{Closed, End},
     limits::PART_BYTES,
     message::{Ack, AttemptEnd, AttemptOutcome, Open, OpenWait, Report, Taken, Then, WorkerItem},
 };
@@ -66,11 +66,20 @@ impl Hosted {
         opens.into_iter().filter_map(|number| self.calls.get(&number)?.open()).collect()
     }
 
+    /// The waits of calls that the body has dropped. Where it has ended or cannot go on they end with it, or stay.
+    fn closes(&mut self) -> Vec<Closed> {
+        if self.is_live() && matches!(self.life, Life::Waiting(..)) {
+            self.replay.next_closed()
+        } else {
+            Vec::new()
+        }
+    }
+
     fn report(&mut self, results: Vec<AttemptEnd>, now: Now, out: &mut Vec<Out>) {
-        let opened = self.opens();
+        let (opened, closed) = (self.opens(), self.closes());
         let idle = self.reports.is_empty() && !results.iter().any(|end| goes_on(&end.outcome));
         let then = self.then(idle, &results, &opened, now, out);
-        if then == Then::Continue && results.is_empty() && opened.is_empty() {
+        if then == Then::Continue && results.is_empty() && opened.is_empty() && closed.is_empty() {
             if self.stop > Stop::No && self.is_quiet() {
                 out.push(self.give_back());
                 self.finish(Finish::GivenBack, out);
@@ -81,20 +90,16 @@ impl Hosted {
         let mut parts = parts(results);
         let last = parts.pop().unwrap_or_default();
         for part in parts {
-            self.send(
-                Draft { seen, results: part, opened: Vec::new(), then: Then::Continue, folded: false },
-                now,
-                out,
-            );
+            self.send(Draft { seen, results: part, ..Draft::default() }, now, out);
         }
-        self.send(Draft { seen, results: last, opened, then, folded: false }, now, out);
+        self.send(Draft { seen, results: last, opened, closed, then, folded: false }, now, out);
     }
 
     pub(super) fn report_fold(&mut self, end: AttemptEnd, seen: Position, now: Now, out: &mut Vec<Out>) {
-        let opened = self.opens();
+        let (opened, closed) = (self.opens(), self.closes());
         let idle = self.told.starts.is_empty();
         let then = self.then(idle, &[], &opened, now, out);
-        self.send(Draft { seen, results: vec![end], opened, then, folded: true }, now, out);
+        self.send(Draft { seen, results: vec![end], opened, closed, then, folded: true }, now, out);
     }
 
     /// What the holder does next. `idle` says that nothing will move by itself as far as the caller can see.
@@ -138,10 +143,19 @@ impl Hosted {
     }
 
     fn send(&mut self, draft: Draft, now: Now, out: &mut Vec<Out>) {
-        let Draft { seen, results, opened, then, folded } = draft;
+        let Draft { seen, results, opened, closed, then, folded } = draft;
         let number = self.reports.next_number();
-        let report =
-            Report { instance: self.uid, epoch: self.epoch, number, seen, results, opened, then, folded };
+        let report = Report {
+            instance: self.uid,
+            epoch: self.epoch,
+            number,
+            seen,
+            results,
+            opened,
+            closed,
+            then,
+            folded,
+        };
         self.env.metrics.reports.inc();
         out.push(Out::Send(WorkerItem::Report(report.clone()), Resend::FIRST));
         self.reports.push(report, now.at);
@@ -214,8 +228,22 @@ struct Draft {
     seen: Position,
     results: Vec<AttemptEnd>,
     opened: Vec<Open>,
+    closed: Vec<Closed>,
     then: Then,
     folded: bool,
+}
+
+impl Default for Draft {
+    fn default() -> Self {
+        Self {
+            seen: Position(0),
+            results: Vec::new(),
+            opened: Vec::new(),
+            closed: Vec::new(),
+            then: Then::Continue,
+            folded: false,
+        }
+    }
 }
 
 /// Whether the instance goes on by itself after this outcome is recorded.
@@ -228,6 +256,7 @@ fn due(wait: &OpenWait, now: Timestamp) -> Option<Timestamp> {
     match wait {
         OpenWait::Sleep(length) => Some(now.plus(*length)),
         OpenWait::SleepUntil(until) => Some(*until),
+        OpenWait::Event { timeout, .. } => Some(now.plus(*timeout)),
         OpenWait::Remote(_) => None,
     }
 }

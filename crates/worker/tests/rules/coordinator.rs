@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use everstep_engine::{
     Answer, Batch, Effect, Head, Input, What, Writes,
     batch::{Loaded, Rules, Verdict},
+    mailbox::{EventId, KnownEvent, SentEvent},
     place::Room,
     rows::{Rows, Subject},
     start::{NameKey, Start},
@@ -62,6 +63,21 @@ impl Coordinator {
 
     pub fn on(&mut self, instance: InstanceUid, what: What) -> (Answer, Said) {
         self.apply(&Input::On { instance, what })
+    }
+
+    /// Somebody sends an event. The instance's holder may be told of it.
+    pub fn send(&mut self, instance: InstanceUid, id: &str, kind: &str, payload: &str) -> Said {
+        let payload = Payload::from_text(payload).unwrap();
+        let event = SentEvent {
+            id: EventId { app_id: String::new(), id: id.to_owned() },
+            kind: kind.parse().unwrap(),
+            key: None,
+            fingerprint: Fingerprint::of(&payload).unwrap(),
+            payload,
+        };
+        let (answer, said) = self.on(instance, What::Event(event));
+        assert_eq!(answer, Answer::Done);
+        said
     }
 
     /// What a worker says.
@@ -179,6 +195,15 @@ impl Coordinator {
             self.rows.remotes.remove(key);
         }
         self.rows.remotes.extend(writes.remotes.into_iter().map(|(uid, row)| ((uid, row.call.hash()), row)));
+        for (uid, row) in writes.events {
+            let SentEvent { id, kind, key, fingerprint, .. } = row.event.clone();
+            self.rows.event_ids.insert((uid, id), KnownEvent { kind, key, fingerprint });
+            self.rows.events.insert((uid, row.sequence), row);
+        }
+        for row in writes.deliveries {
+            let event = self.rows.events.get_mut(&(row.uid, row.sequence)).expect("it was accepted before");
+            event.delivery = row.delivery;
+        }
         for uid in &writes.cleared {
             self.rows.waits.retain(|(other, _), _| other != uid);
             self.rows.remotes.retain(|(other, _), _| other != uid);

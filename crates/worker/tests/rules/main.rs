@@ -3,6 +3,7 @@
 #![allow(unreachable_pub, clippy::unwrap_used, clippy::panic, clippy::missing_panics_doc, reason = "tests")]
 
 mod coordinator;
+mod events;
 mod folding;
 mod hub;
 mod journals;

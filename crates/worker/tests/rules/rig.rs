@@ -267,6 +267,13 @@ impl Rig {
         self.wait()
     }
 
+    /// Somebody sends an event; the worker is told of it if it holds the instance.
+    pub fn event(&mut self, id: &str, kind: &str, payload: &str) {
+        let said = self.co.send(self.uid, id, kind, payload);
+        let session = self.session;
+        self.inbox.extend(said.into_iter().filter(|(to, _)| *to == session).map(|(_, item)| item));
+    }
+
     /// Runs until the instance has ended or is parked.
     pub fn run(&mut self) {
         for _ in 0..100_000 {
@@ -327,6 +334,11 @@ impl Rig {
             }
             Fact::Opened(opened) => format!("opened {}{}", opened.call.name, opened.call.count),
             Fact::Fired { call } => format!("fired {}{}", call.name, call.count),
+            Fact::Delivered(delivered) => {
+                let call = &delivered.call;
+                format!("delivered {}{} {}", call.name, call.count, delivered.payload.as_str())
+            }
+            Fact::Closed(closed) => format!("closed {}{}", closed.call.name, closed.call.count),
             other => other.word().to_owned(),
         };
         self.journal().iter().map(word).collect()

@@ -4,7 +4,7 @@
 SELECT k.nth,
        w.kind, w.since, w.due_at, w.call_kind, w.call_name, w.call_count,
        s.body, s.attempt, s.epoch, s.first_at, s.granted_at,
-       l.session, l.epoch, r.ready_at
+       l.session, l.epoch, r.ready_at, w.awaited
 FROM unnest($1::uuid[], $2::bytea[]) WITH ORDINALITY AS k (instance, call, nth)
 LEFT JOIN LATERAL (SELECT * FROM wait WHERE instance = k.instance AND call = k.call LIMIT 1) w ON true
 LEFT JOIN LATERAL (SELECT * FROM remote_step WHERE instance = k.instance AND call = k.call LIMIT 1) s ON true

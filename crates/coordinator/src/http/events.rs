@@ -1,0 +1,76 @@
+//! Events. The body is the payload; `Idempotency-Key` is the event's id, by which a repetition is known (rule P24).
+
+use axum::{
+    Json,
+    extract::State,
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
+use everstep_engine::{Answer, mailbox::EventId};
+use everstep_protocol::{EventKey, Payload};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{
+    extract::{EventPath, JsonBody, Operation, Strict},
+    instances::not_found,
+    problem::Refusal,
+};
+use crate::{Error, EventRequest, Handle};
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SendQuery {
+    key: Option<String>,
+}
+
+/// `POST .../{id}/events/{type}`: 202 once it is kept, now or before.
+pub(super) async fn send(
+    State(handle): State<Handle>,
+    EventPath { name, kind }: EventPath,
+    Strict(query): Strict<SendQuery>,
+    operation: Operation,
+    JsonBody(body): JsonBody,
+) -> Result<Response, Refusal> {
+    let key = query.key.map(EventKey::new).transpose()?;
+    let payload = read_payload(&body, handle.limits().event_bytes)?;
+    let id = EventId { app_id: String::new(), id: operation.id.clone() };
+    let event = EventRequest { kind: kind.clone(), key, id, payload };
+    let answer = handle.send_event(name.clone(), event).await.map_err(|error| match error {
+        Error::Unknown { .. } => Refusal::EventUnknown { id: operation.id.clone(), given: operation.given },
+        error => Refusal::Engine(error),
+    })?;
+    match answer {
+        Answer::Done | Answer::Nothing => {
+            let accepted = json!({
+                "namespace": name.namespace, "workflow": name.workflow, "id": name.id, "type": kind, "event": operation.id,
+            });
+            Ok((StatusCode::ACCEPTED, Json(accepted)).into_response())
+        }
+        Answer::Refused(status) => Err(Refusal::NotAllowed { operation: "an event", status }),
+        Answer::NotFound => Err(not_found(&name)),
+        Answer::EventIdTaken => Err(Refusal::EventIdTaken(operation.id)),
+        Answer::MailboxFull => Err(Refusal::MailboxFull(handle.limits().events_unread)),
+        Answer::Granted
+        | Answer::NotGranted
+        | Answer::Taken
+        | Answer::Fenced
+        | Answer::FromTheFuture
+        | Answer::Parked
+        | Answer::NotParked
+        | Answer::Created
+        | Answer::Exists(_)
+        | Answer::Conflict(_) => Err(Refusal::Bug(format!("an event was answered with {answer:?}"))),
+    }
+}
+
+/// The payload as it will be stored; null if the body is empty.
+fn read_payload(body: &[u8], limit: u64) -> Result<Payload, Refusal> {
+    if body.is_empty() {
+        return Ok(Payload::null());
+    }
+    let text = std::str::from_utf8(body).map_err(|error| Refusal::Body(error.to_string()))?;
+    let payload = Payload::from_text(text).map_err(Refusal::Payload)?;
+    let bytes = payload.len() as u64;
+    if bytes > limit { Err(Refusal::PayloadTooLarge { bytes, limit }) } else { Ok(payload) }
+}
