@@ -4,10 +4,12 @@
 
 mod pending;
 mod remote;
+mod remote_all;
 mod sleep;
 mod step;
 
 pub(crate) use pending::Pending;
 pub use remote::RemoteCall;
+pub use remote_all::RemoteCalls;
 pub use sleep::{IntoTimestamp, Sleep};
 pub use step::StepCall;

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
-use crate::call::{IntoTimestamp, Pending, RemoteCall, Sleep, StepCall};
+use crate::call::{IntoTimestamp, Pending, RemoteCall, RemoteCalls, Sleep, StepCall};
 use crate::host::{Shared, Spec, step_fn};
 use crate::random::{self, Random};
 use crate::{Error, Step};
@@ -97,6 +97,25 @@ impl Workflow {
         let name = name.as_ref();
         let (pending, input) = self.call_with_input(name, input);
         RemoteCall::new(pending, name, input)
+    }
+
+    /// One remote step for each input, all of this name and counted in the order of the inputs. Awaiting it gives the outcomes
+    /// in that order, once all are there (rule P7).
+    ///
+    /// ```
+    /// # use everstep_sdk::{Error, Workflow};
+    /// # async fn body(cx: Workflow, pictures: Vec<String>) -> Result<(), Error> {
+    /// let resized = cx.remote_all::<String>("resize", &pictures).on("imaging").at_most(50).await;
+    /// let resized = resized.into_iter().collect::<Result<Vec<_>, _>>()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn remote_all<Out: DeserializeOwned>(
+        &self,
+        name: impl AsRef<str>,
+        inputs: impl IntoIterator<Item = impl Serialize>,
+    ) -> RemoteCalls<Out> {
+        let name = name.as_ref();
+        RemoteCalls::new(inputs.into_iter().map(|input| self.remote(name, input)).collect())
     }
 
     fn call_with_input(&self, name: &str, input: impl Serialize) -> (Pending, Option<Payload>) {

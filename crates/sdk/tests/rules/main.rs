@@ -11,6 +11,7 @@ mod driver;
 mod errors;
 mod names;
 mod outside;
+mod parallel;
 mod polling;
 mod randomness;
 mod retries;
