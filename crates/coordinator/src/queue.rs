@@ -144,7 +144,7 @@ fn size(input: &Input) -> usize {
                 .iter()
                 .map(|open| match &open.wait {
                     OpenWait::Remote(remote) => remote.input.len(),
-                    OpenWait::Sleep(_) | OpenWait::SleepUntil(_) => 0,
+                    OpenWait::Sleep(_) | OpenWait::SleepUntil(_) | OpenWait::Patch => 0,
                 })
                 .sum();
             let then = match &report.then {

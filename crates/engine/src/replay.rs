@@ -4,13 +4,23 @@
 //! The worker's turn is always the same: tell what the body made and dropped, feed the next entry, hand its outcome to the
 //! body, poll the body to quiescence; when the last entry is fed, ask [`Replay::next_steps`] what may run.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+mod patches;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    fmt,
+};
 
 use everstep_protocol::{
     Attempt, BuildName, Call, Failure, FailureKind, Fingerprint, Payload, Policy, Position, StepKey,
     Timestamp,
-    journal::{Attempted, Entry, Fact, Lost, Opened, Outcome, ParkCode, Parked, Progress, Wait},
+    journal::{Attempted, Entry, Fact, Lost, Opened, Outcome, ParkCode, Parked, Patched, Progress, Wait},
 };
+
+use patches::Patches;
+
+/// How many of its open calls the message of a mismatch names.
+const CALLS_NAMED: usize = 3;
 
 /// What a body asked for in a call, as far as replay looks at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +31,19 @@ pub enum Asked {
     Remote(Fingerprint),
     /// A sleep; its length may change between builds (rule P19).
     Sleep,
+    /// Whether a change of the code applies (rule P40).
+    Patch,
+}
+
+impl fmt::Display for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Step(_) => "a step of its own",
+            Self::Remote(_) => "a remote step",
+            Self::Sleep => "a sleep",
+            Self::Patch => "a patch",
+        })
+    }
 }
 
 /// What feeding an entry means for the body.
@@ -35,6 +58,12 @@ pub enum Fed {
         /// The outcome.
         result: Result<Payload, Failure>,
     },
+    /// Code without the change that this call asks about has written this entry: hand over `false`, poll, and feed the same
+    /// entry again (rule P40).
+    Unpatched {
+        /// The call's number.
+        number: u64,
+    },
 }
 
 /// What may run now that every entry is fed.
@@ -42,7 +71,7 @@ pub enum Fed {
 pub enum Next {
     /// Start an attempt of an inline step.
     Start(Start),
-    /// Open the wait of a sleep or a remote step: it is not recorded yet.
+    /// Open the wait of a sleep or a remote step, or record a patch: it is not recorded yet.
     Open {
         /// The call's number.
         number: u64,
@@ -77,6 +106,7 @@ pub struct Replay {
     ready: BTreeSet<u64>,
     /// Remote steps that wait for the outcome of another input than the code gives them now.
     changed: BTreeSet<u64>,
+    patches: Patches,
     drifted: u64,
 }
 
@@ -121,6 +151,7 @@ impl Replay {
             calls: BTreeMap::new(),
             ready: BTreeSet::new(),
             changed: BTreeSet::new(),
+            patches: Patches::default(),
             drifted: 0,
         }
     }
@@ -140,6 +171,9 @@ impl Replay {
     /// The body began a call.
     pub fn made(&mut self, number: u64, call: Call, asked: Asked) {
         self.numbers.insert(call.clone(), number);
+        if asked == Asked::Patch {
+            self.patches.asked(number, call.name.clone());
+        }
         let made = Made {
             call,
             asked,
@@ -160,6 +194,7 @@ impl Replay {
         if let Some(made) = self.calls.get_mut(&number) {
             made.state = State::Dropped;
             self.changed.remove(&number);
+            self.patches.over(number);
         }
     }
 
@@ -188,11 +223,17 @@ impl Replay {
             let (got, want) = (entry.position, self.position.next());
             return Err(mismatch(entry, &format!("entry {got} came where entry {want} was expected")));
         }
+        let is_unknown = entry.fact.call().is_some_and(|call| !self.numbers.contains_key(call));
+        if let Some(number) = self.patches.refuse(is_unknown) {
+            self.calls.remove(&number);
+            return Ok(Fed::Unpatched { number });
+        }
         self.position = entry.position;
         match &entry.fact {
             Fact::Attempted(attempted) => self.attempted(entry, attempted),
             Fact::Opened(opened) => self.opened(entry, opened),
             Fact::Fired { call } => self.fired(entry, call),
+            Fact::Patched(patched) => self.patched(entry, patched),
             Fact::Lost(lost) => {
                 self.lost(lost);
                 Ok(Fed::Nothing)
@@ -223,15 +264,26 @@ impl Replay {
 
     /// The call that an entry is about; none if the body made and dropped it, an error if it never made it.
     fn target(&mut self, entry: &Entry, call: &Call) -> Result<Option<(u64, &mut Made)>, Parked> {
-        let made = self.numbers.get(call).copied();
-        let made = made.and_then(|number| self.calls.get_mut(&number).map(|made| (number, made)));
-        match made {
-            Some((_, made)) if made.state == State::Dropped => Ok(None),
-            Some(made) => Ok(Some(made)),
-            None if self.numbers.contains_key(call) => {
-                Err(mismatch(entry, &format!("{call} has its outcome already")))
-            }
-            None => Err(mismatch(entry, &format!("the code has not called {call} by then"))),
+        let Some(number) = self.numbers.get(call).copied() else {
+            let what = format!("the code has not called {call} by then; {}", self.asks_for());
+            return Err(mismatch(entry, &what));
+        };
+        match self.calls.get_mut(&number) {
+            Some(made) if made.state == State::Dropped => Ok(None),
+            Some(made) => Ok(Some((number, made))),
+            None => Err(mismatch(entry, &format!("{call} has its outcome already"))),
+        }
+    }
+
+    /// What the code asks for where the journal says otherwise.
+    fn asks_for(&self) -> String {
+        let wanted = |made: &&Made| !matches!(made.state, State::Dropped | State::Folded);
+        let mut open = self.calls.values().filter(wanted).map(|made| made.call.to_string());
+        let named: Vec<String> = open.by_ref().take(CALLS_NAMED).collect();
+        match (named.is_empty(), open.count()) {
+            (true, _) => "it asks for nothing more".to_owned(),
+            (false, 0) => format!("it asks for {}", named.join(", ")),
+            (false, more) => format!("it asks for {} and {more} more", named.join(", ")),
         }
     }
 
@@ -241,7 +293,7 @@ impl Replay {
             return Ok(Fed::Nothing);
         };
         let (Asked::Step(input) | Asked::Remote(input)) = made.asked else {
-            return Err(mismatch(entry, &format!("the code calls {} as a sleep", attempted.call)));
+            return Err(mismatch(entry, &format!("the code calls {} as {}", attempted.call, made.asked)));
         };
         // What a remote step was given was compared when it was opened: its attempts bear the builds of the pool.
         let changed = if made.state == State::Waiting {
@@ -286,9 +338,9 @@ impl Replay {
                 let recorded = (remote.fingerprint, opened.build.as_ref());
                 is_changed(entry, &opened.call, (input, &build), recorded)?
             }
-            (Wait::Sleep { .. }, Asked::Step(_) | Asked::Remote(_))
-            | (Wait::Remote(_), Asked::Step(_) | Asked::Sleep) => {
-                return Err(mismatch(entry, &format!("the code calls {} in another way", opened.call)));
+            (Wait::Sleep { .. }, Asked::Step(_) | Asked::Remote(_) | Asked::Patch)
+            | (Wait::Remote(_), Asked::Step(_) | Asked::Sleep | Asked::Patch) => {
+                return Err(mismatch(entry, &format!("the code calls {} as {}", opened.call, made.asked)));
             }
         };
         made.state = State::Waiting;
@@ -314,6 +366,16 @@ impl Replay {
             }
             _ => Err(mismatch(entry, &format!("{call} does not wait for a time"))),
         }
+    }
+
+    fn patched(&mut self, entry: &Entry, patched: &Patched) -> Result<Fed, Parked> {
+        self.patches.recorded(&patched.call.name);
+        let Some((number, _)) = self.target(entry, &patched.call)? else {
+            return Ok(Fed::Nothing);
+        };
+        self.calls.remove(&number);
+        self.patches.over(number);
+        Ok(Fed::Resolve { number, result: Ok(Payload::from_trusted("true".to_owned())) })
     }
 
     /// Charges a loss to the steps that can have been running: the first `slots` that were ready, in order of call.
@@ -355,7 +417,7 @@ impl Made {
             progress: made.progress.clone(),
         };
         match self.asked {
-            Asked::Sleep | Asked::Remote(_) => vec![Next::Open { number }],
+            Asked::Sleep | Asked::Remote(_) | Asked::Patch => vec![Next::Open { number }],
             Asked::Step(_) if self.losses.is_empty() => vec![Next::Start(start(self.attempt, self))],
             Asked::Step(_) => self.losses.iter().map(|attempt| Next::Charge(start(*attempt, self))).collect(),
         }
@@ -366,9 +428,9 @@ impl Made {
         self.state = match self.asked {
             Asked::Remote(_) => State::Waiting,
             // The next of its losses is to be charged first; who was told that already is not told again.
-            Asked::Step(_) | Asked::Sleep if !self.losses.is_empty() => self.state,
-            Asked::Step(_) | Asked::Sleep if retry_at <= now => State::Ready,
-            Asked::Step(_) | Asked::Sleep => State::Retrying,
+            Asked::Step(_) | Asked::Sleep | Asked::Patch if !self.losses.is_empty() => self.state,
+            Asked::Step(_) | Asked::Sleep | Asked::Patch if retry_at <= now => State::Ready,
+            Asked::Step(_) | Asked::Sleep | Asked::Patch => State::Retrying,
         };
     }
 }

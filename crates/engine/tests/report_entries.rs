@@ -10,7 +10,7 @@ use everstep_engine::{
     report::{Reporter, entries, too_large},
 };
 use everstep_protocol::{
-    FailureKind, Millis, Payload, Policy, Position, Timestamp,
+    CallKind, FailureKind, Millis, Payload, Policy, Position, Timestamp,
     journal::{End, Entry, Fact, Outcome},
     limits::Limits,
     message::{Ack, AttemptEnd, AttemptOutcome, CoordinatorItem, Open, OpenWait, Report, Taken, Then},
@@ -39,13 +39,15 @@ fn opened() -> impl Strategy<Value = Vec<Open>> {
         (0..3u64).prop_map(|millis| OpenWait::Sleep(Millis(millis))),
         (-1..2i64).prop_map(|micros| OpenWait::SleepUntil(Timestamp(NOW.0 + micros))),
         Just(OpenWait::Remote(remote(Policy::default()))),
+        Just(OpenWait::Patch),
     ];
     prop::collection::vec(wait, 0..4).prop_map(|waits| {
-        let call = |name: &str, wait: &OpenWait| match wait {
+        let named = |name: &str, wait: &OpenWait| match wait {
             OpenWait::Remote(_) => step(name),
             OpenWait::Sleep(_) | OpenWait::SleepUntil(_) => sleep(name),
+            OpenWait::Patch => call(CallKind::Patch, name, 1),
         };
-        ["u", "v", "w", "x"].iter().zip(waits).map(|(name, wait)| open(&call(name, &wait), wait)).collect()
+        ["u", "v", "w", "x"].iter().zip(waits).map(|(name, wait)| open(&named(name, &wait), wait)).collect()
     })
 }
 

@@ -39,6 +39,8 @@ pub enum Fact {
     Parked(Parked),
     /// A person told a parked instance to go on.
     Retried,
+    /// A change of the code applies to this instance, from here on (rule P40).
+    Patched(Patched),
     /// The instance has ended.
     Ended(End),
 }
@@ -116,6 +118,15 @@ pub struct Opened {
     /// The build that made the call, for a remote step: whose code gave it its input (rule P8).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub build: Option<BuildName>,
+}
+
+/// The body asked whether a change applies to this instance, and no entry was written yet by code without it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Patched {
+    /// The call that asked; its name is the change's.
+    pub call: Call,
+    /// The last position the body had seen when it made the call (rule W28).
+    pub called_after: Position,
 }
 
 /// What an open call waits for.
@@ -266,6 +277,7 @@ impl Fact {
             Self::Parked(_) => 6,
             Self::Retried => 7,
             Self::Ended(_) => 8,
+            Self::Patched(_) => 14,
         }
     }
 
@@ -281,6 +293,7 @@ impl Fact {
             Self::Parked(_) => "parked",
             Self::Retried => "retried",
             Self::Ended(_) => "ended",
+            Self::Patched(_) => "patched",
         }
     }
 
@@ -291,6 +304,7 @@ impl Fact {
             Self::Attempted(attempted) => Some(&attempted.call),
             Self::Opened(opened) => Some(&opened.call),
             Self::Fired { call } => Some(call),
+            Self::Patched(patched) => Some(&patched.call),
             Self::Started(_) | Self::Lost(_) | Self::Parked(_) | Self::Retried | Self::Ended(_) => None,
         }
     }
@@ -315,7 +329,7 @@ impl Fact {
             Self::Ended(End::Errored(failure)) => failure.message.len(),
             Self::Ended(End::Terminated { .. }) | Self::Parked(_) => 64,
             Self::Lost(lost) => lost.progress.iter().map(|progress| progress.told.len()).sum(),
-            Self::Fired { .. } | Self::Retried => 0,
+            Self::Fired { .. } | Self::Patched(_) | Self::Retried => 0,
         };
         bytes as u64 + FRAME_BYTES
     }

@@ -225,6 +225,8 @@ pub enum OpenWait {
     SleepUntil(Timestamp),
     /// For a step that another worker runs.
     Remote(Remote),
+    /// For nothing: the change of the code that it names applies, and its entry says so (rule P40).
+    Patch,
 }
 
 /// What the holder of a lease means to do next.

@@ -2,12 +2,14 @@
 //!
 //! A call is numbered when it is made and begins at its first poll (rule W32). One that is not valid never begins.
 
+mod patched;
 mod pending;
 mod remote;
 mod remote_all;
 mod sleep;
 mod step;
 
+pub use patched::Patched;
 pub(crate) use pending::Pending;
 pub use remote::RemoteCall;
 pub use remote_all::RemoteCalls;

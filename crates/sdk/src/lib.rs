@@ -44,7 +44,7 @@ mod retry;
 mod step;
 mod workflow;
 
-pub use call::{IntoTimestamp, RemoteCall, RemoteCalls, Sleep, StepCall};
+pub use call::{IntoTimestamp, Patched, RemoteCall, RemoteCalls, Sleep, StepCall};
 pub use error::Error;
 pub use everstep_macros::workflow;
 pub use everstep_protocol::duration::IntoMillis;

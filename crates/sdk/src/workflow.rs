@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
-use crate::call::{IntoTimestamp, Pending, RemoteCall, RemoteCalls, Sleep, StepCall};
+use crate::call::{IntoTimestamp, Patched, Pending, RemoteCall, RemoteCalls, Sleep, StepCall};
 use crate::host::{Shared, Spec, step_fn};
 use crate::random::{self, Random};
 use crate::{Error, Step};
@@ -173,6 +173,46 @@ impl Workflow {
             pending.refuse(FailureKind::Invalid, reason);
         }
         Sleep::new(pending, moment.map(Spec::SleepUntil))
+    }
+
+    /// Whether a change of the code applies to this instance: not if code without it has been past this point, yes otherwise
+    /// (rule P40). So instances that were open when the change was deployed keep the old course, and the others take the new.
+    ///
+    /// The first yes is recorded in the journal. One change has one answer in an instance, in every replay and wherever else it
+    /// is asked; its name is any text that a step could have.
+    ///
+    /// ```
+    /// # use everstep_sdk::{Error, Step, Workflow};
+    /// # async fn body(cx: Workflow, order: u64) -> Result<(), Error> {
+    /// if cx.patched("notify by push").await? {
+    ///     cx.step("push", order, tell).await?;
+    /// } else {
+    ///     cx.step("mail", order, tell).await?;
+    /// }
+    /// # Ok(()) }
+    /// # async fn tell(_step: Step, _order: u64) -> Result<(), Error> { Ok(()) }
+    /// ```
+    pub fn patched(&self, change: impl AsRef<str>) -> Patched {
+        Patched::new(Pending::make(&self.shared, CallKind::Patch, change.as_ref()))
+    }
+
+    /// What remains of [`patched`](Self::patched) when the old course is removed: instances that have the change recorded go
+    /// on, and so they do if the code before this comes back. Remove it too when none of those is open any more.
+    ///
+    /// ```
+    /// # use everstep_sdk::{Error, Step, Workflow};
+    /// # async fn body(cx: Workflow, order: u64) -> Result<(), Error> {
+    /// cx.deprecate_patch("notify by push").await?;
+    /// cx.step("push", order, tell).await?;
+    /// # Ok(()) }
+    /// # async fn tell(_step: Step, _order: u64) -> Result<(), Error> { Ok(()) }
+    /// ```
+    pub fn deprecate_patch<Change: AsRef<str>>(
+        &self,
+        change: Change,
+    ) -> impl Future<Output = Result<(), Error>> + Send + use<Change> {
+        let asked = self.patched(change);
+        async move { asked.await.map(|_| ()) }
     }
 
     /// The time of the latest thing that this workflow has learnt, by the database's clock: the same in every replay.

@@ -53,6 +53,7 @@ const fn main(fact: &Fact) -> Option<&Payload> {
         | Fact::Fired { .. }
         | Fact::Lost(_)
         | Fact::Parked(_)
+        | Fact::Patched(_)
         | Fact::Retried => None,
     }
 }
@@ -73,6 +74,7 @@ const fn main_mut(fact: &mut Fact) -> Option<&mut Payload> {
         | Fact::Fired { .. }
         | Fact::Lost(_)
         | Fact::Parked(_)
+        | Fact::Patched(_)
         | Fact::Retried => None,
     }
 }
@@ -82,7 +84,7 @@ mod tests {
     use everstep_protocol::{
         Attempt, Call, CallKind, CallName, Failure, FailureKind, Fingerprint, FunctionName, Generation,
         Millis, Policy, Pool, Position, SessionId, StepKey, Timestamp,
-        journal::{Attempted, Lost, Opened, ParkCode, Parked, Remote, Started},
+        journal::{Attempted, Lost, Opened, ParkCode, Parked, Patched, Remote, Started},
     };
 
     use super::*;
@@ -155,6 +157,7 @@ mod tests {
                 false,
             ),
             (Fact::Parked(Parked { code: ParkCode::Poison, message: "m".to_owned() }), false),
+            (Fact::Patched(Patched { call: call(), called_after: Position(9) }), false),
             (Fact::Retried, false),
             (Fact::Ended(End::Complete(text)), true),
             (Fact::Ended(End::Errored(failure)), false),

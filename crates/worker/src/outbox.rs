@@ -127,7 +127,7 @@ pub(crate) fn end_bytes(end: &AttemptEnd) -> usize {
 fn open_bytes(open: &Open) -> usize {
     let input = match &open.wait {
         OpenWait::Remote(remote) => remote.input.len(),
-        OpenWait::Sleep(_) | OpenWait::SleepUntil(_) => 0,
+        OpenWait::Sleep(_) | OpenWait::SleepUntil(_) | OpenWait::Patch => 0,
     };
     FRAME_BYTES + open.call.name.as_str().len() + input
 }

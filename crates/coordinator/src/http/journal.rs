@@ -134,6 +134,7 @@ impl From<Entry> for EntryView {
                 Self { code: Some(parked.code.word()), message: Some(parked.message), ..start }
             }
             Fact::Fired { .. } | Fact::Retried => start,
+            Fact::Patched(patched) => Self { called_after: Some(patched.called_after.0), ..start },
             Fact::Ended(end) => start.ended(end),
         }
     }

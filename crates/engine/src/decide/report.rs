@@ -214,6 +214,7 @@ fn open_waits(draft: &mut Draft<'_>, entry: &Entry, report: &Report) {
         },
         Fact::Started(_)
         | Fact::Fired { .. }
+        | Fact::Patched(_)
         | Fact::Lost(_)
         | Fact::Parked(_)
         | Fact::Retried

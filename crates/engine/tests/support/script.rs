@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use everstep_engine::replay::{Asked, Fed, Next, Replay};
 use everstep_protocol::{
     Attempt, BuildName, Call, CallKind, Failure, Payload, Policy, Position, Timestamp,
-    journal::{Attempted, Entry, Fact, Lost, Opened, Outcome, Parked, Wait},
+    journal::{Attempted, Entry, Fact, Lost, Opened, Outcome, Parked, Patched, Wait},
 };
 
 use super::{NOW, S1, build, call, error, fingerprint, json, key, remote};
@@ -15,6 +15,7 @@ pub enum Act {
     Step(&'static str, u8),
     Remote(&'static str, u8),
     Sleep(&'static str),
+    Patch(&'static str),
     Drop(u64),
 }
 
@@ -51,6 +52,7 @@ impl Run {
                     self.made(CallKind::Step, name, Asked::Remote(fingerprint(input)));
                 }
                 Act::Sleep(name) => self.made(CallKind::Sleep, name, Asked::Sleep),
+                Act::Patch(name) => self.made(CallKind::Patch, name, Asked::Patch),
                 Act::Drop(number) => self.replay.dropped(number),
             }
         }
@@ -69,11 +71,20 @@ impl Run {
     }
 
     pub fn feed(&mut self, entry: &Entry) -> Result<(), Parked> {
-        if let Fed::Resolve { number, result } = self.replay.feed(entry)? {
-            self.got.push((number, result));
-            self.turn();
+        loop {
+            match self.replay.feed(entry)? {
+                Fed::Nothing => return Ok(()),
+                Fed::Resolve { number, result } => {
+                    self.got.push((number, result));
+                    self.turn();
+                    return Ok(());
+                }
+                Fed::Unpatched { number } => {
+                    self.got.push((number, Ok(json("false"))));
+                    self.turn();
+                }
+            }
         }
-        Ok(())
     }
 
     pub fn feed_all(&mut self, journal: &[Entry]) -> Result<(), Parked> {
@@ -142,6 +153,10 @@ pub fn opened_sleep(call: &Call, later: i64) -> Fact {
 pub fn opened_remote(call: &Call) -> Fact {
     let wait = Wait::Remote(remote(Policy::default()));
     Fact::Opened(Opened { call: call.clone(), called_after: Position(1), wait, build: Some(build()) })
+}
+
+pub fn patched(call: &Call) -> Fact {
+    Fact::Patched(Patched { call: call.clone(), called_after: Position(1) })
 }
 
 pub fn fired(call: &Call) -> Fact {

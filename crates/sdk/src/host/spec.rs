@@ -42,6 +42,8 @@ pub enum Spec {
     Sleep(Millis),
     /// Sleep until that moment.
     SleepUntil(Timestamp),
+    /// Say whether the change that the call names applies: a `bool` (rule P40).
+    Patch,
 }
 
 /// A step that runs in this worker.

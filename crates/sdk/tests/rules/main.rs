@@ -12,6 +12,7 @@ mod errors;
 mod names;
 mod outside;
 mod parallel;
+mod patches;
 mod polling;
 mod randomness;
 mod retries;

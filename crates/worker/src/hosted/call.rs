@@ -57,7 +57,7 @@ impl Known {
         let input = match &made.spec {
             Spec::Step(step) => &step.input,
             Spec::Remote(remote) => &remote.input,
-            Spec::Sleep(_) | Spec::SleepUntil(_) => &null,
+            Spec::Sleep(_) | Spec::SleepUntil(_) | Spec::Patch => &null,
         };
         let mut refused = None;
         let keys = if made.call.kind == CallKind::Step { Some(input) } else { None }.map(|input| {
@@ -98,6 +98,7 @@ impl Known {
             Spec::Step(_) => Input::Step(self.fingerprint),
             Spec::Remote(_) => Input::Remote(self.fingerprint),
             Spec::Sleep(_) | Spec::SleepUntil(_) => Input::Sleep,
+            Spec::Patch => Input::Patch,
         }
     }
 
@@ -138,6 +139,7 @@ impl Known {
             Spec::Step(_) => return None,
             Spec::Sleep(length) => OpenWait::Sleep(*length),
             Spec::SleepUntil(moment) => OpenWait::SleepUntil(*moment),
+            Spec::Patch => OpenWait::Patch,
             Spec::Remote(remote) => OpenWait::Remote(Remote {
                 pool: remote.pool.clone(),
                 function: remote.function.clone(),
@@ -216,7 +218,7 @@ impl Known {
         let own = match &self.spec {
             Spec::Step(step) => step.policy,
             Spec::Remote(remote) => remote.policy,
-            Spec::Sleep(_) | Spec::SleepUntil(_) => Policy::default(),
+            Spec::Sleep(_) | Spec::SleepUntil(_) | Spec::Patch => Policy::default(),
         };
         self.pinned.as_ref().map_or(own, |(_, policy)| *policy)
     }

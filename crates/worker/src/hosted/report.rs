@@ -106,6 +106,8 @@ impl Hosted {
         now: Now,
         out: &mut Vec<Out>,
     ) -> Then {
+        // A patch has its answer as soon as it is recorded.
+        let idle = idle && !opened.iter().any(|open| matches!(open.wait, OpenWait::Patch));
         if idle && self.is_live() && self.running.is_empty() && matches!(self.life, Life::Waiting(..)) {
             if self.stop == Stop::Unstarted {
                 return Then::Continue;
@@ -228,7 +230,7 @@ fn due(wait: &OpenWait, now: Timestamp) -> Option<Timestamp> {
     match wait {
         OpenWait::Sleep(length) => Some(now.plus(*length)),
         OpenWait::SleepUntil(until) => Some(*until),
-        OpenWait::Remote(_) => None,
+        OpenWait::Remote(_) | OpenWait::Patch => None,
     }
 }
 

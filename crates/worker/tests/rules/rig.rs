@@ -327,6 +327,7 @@ impl Rig {
             }
             Fact::Opened(opened) => format!("opened {}{}", opened.call.name, opened.call.count),
             Fact::Fired { call } => format!("fired {}{}", call.name, call.count),
+            Fact::Patched(patched) => format!("patched {}{}", patched.call.name, patched.call.count),
             other => other.word().to_owned(),
         };
         self.journal().iter().map(word).collect()
