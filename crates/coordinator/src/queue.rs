@@ -155,7 +155,10 @@ fn size(input: &Input) -> usize {
                 .iter()
                 .map(|open| match &open.wait {
                     OpenWait::Remote(remote) => remote.input.len(),
-                    OpenWait::Sleep(_) | OpenWait::SleepUntil(_) | OpenWait::Event { .. } => 0,
+                    OpenWait::Sleep(_)
+                    | OpenWait::SleepUntil(_)
+                    | OpenWait::Event { .. }
+                    | OpenWait::Patch => 0,
                 })
                 .sum();
             let then = match &report.then {

@@ -4,15 +4,26 @@
 //! The worker's turn is always the same: tell what the body made and dropped, feed the next entry, hand its outcome to the
 //! body, poll the body to quiescence; when the last entry is fed, ask [`Replay::next_steps`] what may run.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+mod patches;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    fmt,
+};
 
 use everstep_protocol::{
     Attempt, BuildName, Call, EventKey, Failure, FailureKind, Fingerprint, Payload, Policy, Position,
     StepKey, Timestamp,
     journal::{
-        Attempted, Closed, Delivered, Entry, Fact, Lost, Opened, Outcome, ParkCode, Parked, Progress, Wait,
+        Attempted, Closed, Delivered, Entry, Fact, Lost, Opened, Outcome, ParkCode, Parked, Patched,
+        Progress, Wait,
     },
 };
+
+use patches::Patches;
+
+/// How many of its open calls the message of a mismatch names.
+const CALLS_NAMED: usize = 3;
 
 /// What a body asked for in a call, as far as replay looks at it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +36,20 @@ pub enum Asked {
     Sleep,
     /// An event, with this key if any; its types stand in the call's name, its timeout may change between builds.
     Event(Option<EventKey>),
+    /// Whether a change of the code applies (rule P40).
+    Patch,
+}
+
+impl fmt::Display for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Step(_) => "a step of its own",
+            Self::Remote(_) => "a remote step",
+            Self::Sleep => "a sleep",
+            Self::Event(_) => "the wait for an event",
+            Self::Patch => "a patch",
+        })
+    }
 }
 
 /// What feeding an entry means for the body.
@@ -46,6 +71,12 @@ pub enum Fed {
         /// The event.
         event: Delivered,
     },
+    /// Code without the change that this call asks about has written this entry: hand over `false`, poll, and feed the same
+    /// entry again (rule P40).
+    Unpatched {
+        /// The call's number.
+        number: u64,
+    },
 }
 
 /// What may run now that every entry is fed.
@@ -53,7 +84,7 @@ pub enum Fed {
 pub enum Next {
     /// Start an attempt of an inline step.
     Start(Start),
-    /// Open the wait of a sleep, an event or a remote step: it is not recorded yet.
+    /// Open the wait of a sleep, an event or a remote step, or record a patch: it is not recorded yet.
     Open {
         /// The call's number.
         number: u64,
@@ -90,6 +121,7 @@ pub struct Replay {
     changed: BTreeSet<u64>,
     /// Calls that the body has dropped while they waited, until the entry that says so.
     closing: BTreeMap<Call, Closing>,
+    patches: Patches,
     drifted: u64,
 }
 
@@ -146,6 +178,7 @@ impl Replay {
             ready: BTreeSet::new(),
             changed: BTreeSet::new(),
             closing: BTreeMap::new(),
+            patches: Patches::default(),
             drifted: 0,
         }
     }
@@ -165,6 +198,9 @@ impl Replay {
     /// The body began a call.
     pub fn made(&mut self, number: u64, call: Call, asked: Asked) {
         self.numbers.insert(call.clone(), number);
+        if asked == Asked::Patch {
+            self.patches.asked(number, call.name.clone());
+        }
         let made = Made {
             call,
             asked,
@@ -191,6 +227,7 @@ impl Replay {
             made.state = State::Dropped;
             self.changed.remove(&number);
             made.dropped_after = seen;
+            self.patches.over(number);
         }
     }
 
@@ -236,12 +273,18 @@ impl Replay {
             let (got, want) = (entry.position, self.position.next());
             return Err(mismatch(entry, &format!("entry {got} came where entry {want} was expected")));
         }
+        let is_unknown = entry.fact.call().is_some_and(|call| !self.numbers.contains_key(call));
+        if let Some(number) = self.patches.refuse(is_unknown) {
+            self.calls.remove(&number);
+            return Ok(Fed::Unpatched { number });
+        }
         self.position = entry.position;
         self.of_dropped(entry);
         match &entry.fact {
             Fact::Attempted(attempted) => self.attempted(entry, attempted),
             Fact::Opened(opened) => self.opened(entry, opened),
             Fact::Fired { call } => self.fired(entry, call),
+            Fact::Patched(patched) => self.patched(entry, patched),
             Fact::Lost(lost) => {
                 self.lost(lost);
                 Ok(Fed::Nothing)
@@ -274,15 +317,26 @@ impl Replay {
 
     /// The call that an entry is about; none if the body made and dropped it, an error if it never made it.
     fn target(&mut self, entry: &Entry, call: &Call) -> Result<Option<(u64, &mut Made)>, Parked> {
-        let made = self.numbers.get(call).copied();
-        let made = made.and_then(|number| self.calls.get_mut(&number).map(|made| (number, made)));
-        match made {
-            Some((_, made)) if made.state == State::Dropped => Ok(None),
-            Some(made) => Ok(Some(made)),
-            None if self.numbers.contains_key(call) => {
-                Err(mismatch(entry, &format!("{call} has its outcome already")))
-            }
-            None => Err(mismatch(entry, &format!("the code has not called {call} by then"))),
+        let Some(number) = self.numbers.get(call).copied() else {
+            let what = format!("the code has not called {call} by then; {}", self.asks_for());
+            return Err(mismatch(entry, &what));
+        };
+        match self.calls.get_mut(&number) {
+            Some(made) if made.state == State::Dropped => Ok(None),
+            Some(made) => Ok(Some((number, made))),
+            None => Err(mismatch(entry, &format!("{call} has its outcome already"))),
+        }
+    }
+
+    /// What the code asks for where the journal says otherwise.
+    fn asks_for(&self) -> String {
+        let wanted = |made: &&Made| !matches!(made.state, State::Dropped | State::Folded);
+        let mut open = self.calls.values().filter(wanted).map(|made| made.call.to_string());
+        let named: Vec<String> = open.by_ref().take(CALLS_NAMED).collect();
+        match (named.is_empty(), open.count()) {
+            (true, _) => "it asks for nothing more".to_owned(),
+            (false, 0) => format!("it asks for {}", named.join(", ")),
+            (false, more) => format!("it asks for {} and {more} more", named.join(", ")),
         }
     }
 
@@ -307,6 +361,7 @@ impl Replay {
             Fact::Started(_)
             | Fact::Delivered(_)
             | Fact::Closed(_)
+            | Fact::Patched(_)
             | Fact::Lost(_)
             | Fact::Parked(_)
             | Fact::Retried
@@ -326,7 +381,7 @@ impl Replay {
             return Ok(Fed::Nothing);
         };
         let (Asked::Step(input) | Asked::Remote(input)) = made.asked else {
-            return Err(mismatch(entry, &format!("the code calls {} in another way", attempted.call)));
+            return Err(mismatch(entry, &format!("the code calls {} as {}", attempted.call, made.asked)));
         };
         // What a remote step was given was compared when it was opened: its attempts bear the builds of the pool.
         let changed = if made.state == State::Waiting {
@@ -372,10 +427,10 @@ impl Replay {
                 let recorded = (remote.fingerprint, opened.build.as_ref());
                 is_changed(entry, &opened.call, (*input, &build), recorded)?
             }
-            (Wait::Sleep { .. }, Asked::Step(_) | Asked::Remote(_) | Asked::Event(_))
-            | (Wait::Remote(_), Asked::Step(_) | Asked::Sleep | Asked::Event(_))
+            (Wait::Sleep { .. }, Asked::Step(_) | Asked::Remote(_) | Asked::Event(_) | Asked::Patch)
+            | (Wait::Remote(_), Asked::Step(_) | Asked::Sleep | Asked::Event(_) | Asked::Patch)
             | (Wait::Event { .. }, _) => {
-                return Err(mismatch(entry, &format!("the code calls {} in another way", opened.call)));
+                return Err(mismatch(entry, &format!("the code calls {} as {}", opened.call, made.asked)));
             }
         };
         made.state = State::Waiting;
@@ -427,6 +482,16 @@ impl Replay {
         Err(mismatch(entry, &format!("the code has not dropped {} by then", closed.call)))
     }
 
+    fn patched(&mut self, entry: &Entry, patched: &Patched) -> Result<Fed, Parked> {
+        self.patches.recorded(&patched.call.name);
+        let Some((number, _)) = self.target(entry, &patched.call)? else {
+            return Ok(Fed::Nothing);
+        };
+        self.calls.remove(&number);
+        self.patches.over(number);
+        Ok(Fed::Resolve { number, result: Ok(Payload::from_trusted("true".to_owned())) })
+    }
+
     /// Charges a loss to the steps that can have been running: the first `slots` that were ready, in order of call.
     fn lost(&mut self, lost: &Lost) {
         self.keep_progress(&lost.progress);
@@ -466,7 +531,7 @@ impl Made {
             progress: made.progress.clone(),
         };
         match self.asked {
-            Asked::Sleep | Asked::Remote(_) | Asked::Event(_) => vec![Next::Open { number }],
+            Asked::Sleep | Asked::Remote(_) | Asked::Event(_) | Asked::Patch => vec![Next::Open { number }],
             Asked::Step(_) if self.losses.is_empty() => vec![Next::Start(start(self.attempt, self))],
             Asked::Step(_) => self.losses.iter().map(|attempt| Next::Charge(start(*attempt, self))).collect(),
         }
@@ -477,9 +542,11 @@ impl Made {
         self.state = match self.asked {
             Asked::Remote(_) => State::Waiting,
             // The next of its losses is to be charged first; who was told that already is not told again.
-            Asked::Step(_) | Asked::Sleep | Asked::Event(_) if !self.losses.is_empty() => self.state,
-            Asked::Step(_) | Asked::Sleep | Asked::Event(_) if retry_at <= now => State::Ready,
-            Asked::Step(_) | Asked::Sleep | Asked::Event(_) => State::Retrying,
+            Asked::Step(_) | Asked::Sleep | Asked::Event(_) | Asked::Patch if !self.losses.is_empty() => {
+                self.state
+            }
+            Asked::Step(_) | Asked::Sleep | Asked::Event(_) | Asked::Patch if retry_at <= now => State::Ready,
+            Asked::Step(_) | Asked::Sleep | Asked::Event(_) | Asked::Patch => State::Retrying,
         };
     }
 }

@@ -3,7 +3,7 @@
 
 use everstep_protocol::{
     BuildName, Failure, FailureKind, Payload, Position, SessionId, Timestamp,
-    journal::{Attempted, Entry, Fact, Opened, Outcome, Wait},
+    journal::{Attempted, Entry, Fact, Opened, Outcome, Patched, Wait},
     limits::{Limits, PROGRESS_BYTES},
     message::{AttemptEnd, AttemptOutcome, Open, OpenWait, Report, Taken, Then},
 };
@@ -42,7 +42,12 @@ pub fn entries(
         facts.push(Fact::Closed(closed.clone()));
     }
     for open in &report.opened {
-        facts.push(Fact::Opened(opened(open, at, reporter)));
+        let Some(opened) = opened(open, at, reporter) else {
+            let (call, called_after) = (open.call.clone(), open.called_after);
+            facts.push(Fact::Patched(Patched { call, called_after }));
+            continue;
+        };
+        facts.push(Fact::Opened(opened));
         if is_due(&open.wait, at) {
             facts.push(Fact::Fired { call: open.call.clone() });
         }
@@ -70,13 +75,14 @@ impl Facts {
     }
 }
 
-/// A sleep of no length, or until a moment that has passed, is over at once (rule P18). What comes of the wait for an event only
-/// the coordinator knows: there may be one.
+/// A sleep of no length, or until a moment that has passed, is over at once (rule P18), and so is a patch. What comes of the wait
+/// for an event only the coordinator knows: there may be one.
 pub(crate) const fn is_due(wait: &OpenWait, at: Timestamp) -> bool {
     match wait {
         OpenWait::Sleep(length) => length.0 == 0,
         OpenWait::SleepUntil(until) => until.0 <= at.0,
         OpenWait::Remote(_) | OpenWait::Event { .. } => false,
+        OpenWait::Patch => true,
     }
 }
 
@@ -125,7 +131,8 @@ pub fn too_large(bytes: u64, limit: u64) -> Failure {
     )
 }
 
-fn opened(open: &Open, at: Timestamp, reporter: &Reporter) -> Opened {
+/// The wait that an open call has; none if its entry is its outcome.
+fn opened(open: &Open, at: Timestamp, reporter: &Reporter) -> Option<Opened> {
     let (wait, build) = match &open.wait {
         OpenWait::Sleep(length) => (Wait::Sleep { until: at.plus(*length) }, None),
         OpenWait::SleepUntil(until) => (Wait::Sleep { until: *until }, None),
@@ -133,6 +140,7 @@ fn opened(open: &Open, at: Timestamp, reporter: &Reporter) -> Opened {
         OpenWait::Event { types, key, timeout } => {
             (Wait::Event { types: types.clone(), key: key.clone(), until: at.plus(*timeout) }, None)
         }
+        OpenWait::Patch => return None,
     };
-    Opened { call: open.call.clone(), called_after: open.called_after, wait, build }
+    Some(Opened { call: open.call.clone(), called_after: open.called_after, wait, build })
 }

@@ -187,6 +187,7 @@ impl World {
                 OpenWait::Remote(_) => CallKind::Step,
                 OpenWait::Event { .. } => CallKind::Event,
                 OpenWait::Sleep(_) | OpenWait::SleepUntil(_) => CallKind::Sleep,
+                OpenWait::Patch => CallKind::Patch,
             };
             report.opened.push(open(&next(kind), wait));
         }

@@ -10,7 +10,7 @@ use everstep_engine::{
     report::{Reporter, entries, too_large},
 };
 use everstep_protocol::{
-    FailureKind, Millis, Payload, Policy, Position, Timestamp,
+    CallKind, FailureKind, Millis, Payload, Policy, Position, Timestamp,
     journal::{End, Entry, Fact, Outcome},
     limits::Limits,
     message::{Ack, AttemptEnd, AttemptOutcome, CoordinatorItem, Open, OpenWait, Report, Taken, Then},
@@ -44,14 +44,16 @@ fn opened() -> impl Strategy<Value = Vec<Open>> {
             key: None,
             timeout: Millis(millis),
         }),
+        Just(OpenWait::Patch),
     ];
     prop::collection::vec(wait, 0..4).prop_map(|waits| {
-        let call = |name: &str, wait: &OpenWait| match wait {
+        let named = |name: &str, wait: &OpenWait| match wait {
             OpenWait::Remote(_) => step(name),
             OpenWait::Sleep(_) | OpenWait::SleepUntil(_) => sleep(name),
             OpenWait::Event { .. } => event(name, 1),
+            OpenWait::Patch => call(CallKind::Patch, name, 1),
         };
-        ["u", "v", "w", "x"].iter().zip(waits).map(|(name, wait)| open(&call(name, &wait), wait)).collect()
+        ["u", "v", "w", "x"].iter().zip(waits).map(|(name, wait)| open(&named(name, &wait), wait)).collect()
     })
 }
 

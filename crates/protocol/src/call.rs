@@ -24,6 +24,8 @@ pub enum CallKind {
     Action,
     /// A compensation.
     Compensation,
+    /// A question whether a change of the code applies (rule P40).
+    Patch,
 }
 
 impl CallKind {
@@ -38,6 +40,7 @@ impl CallKind {
             Self::Child => "child",
             Self::Action => "action",
             Self::Compensation => "compensation",
+            Self::Patch => "patch",
         }
     }
 }

@@ -39,6 +39,8 @@ pub enum Fact {
     Parked(Parked),
     /// A person told a parked instance to go on.
     Retried,
+    /// A change of the code applies to this instance, from here on (rule P40).
+    Patched(Patched),
     /// The instance has ended.
     Ended(End),
     /// An event met the wait of this call (rule P22).
@@ -120,6 +122,15 @@ pub struct Opened {
     /// The build that made the call, for a remote step: whose code gave it its input (rule P8).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub build: Option<BuildName>,
+}
+
+/// The body asked whether a change applies to this instance, and no entry was written yet by code without it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Patched {
+    /// The call that asked; its name is the change's.
+    pub call: Call,
+    /// The last position the body had seen when it made the call (rule W28).
+    pub called_after: Position,
 }
 
 /// What an open call waits for.
@@ -313,6 +324,7 @@ impl Fact {
             Self::Ended(_) => 8,
             Self::Delivered(_) => 9,
             Self::Closed(_) => 10,
+            Self::Patched(_) => 14,
         }
     }
 
@@ -330,6 +342,7 @@ impl Fact {
             Self::Ended(_) => "ended",
             Self::Delivered(_) => "delivered",
             Self::Closed(_) => "closed",
+            Self::Patched(_) => "patched",
         }
     }
 
@@ -342,6 +355,7 @@ impl Fact {
             Self::Fired { call } => Some(call),
             Self::Delivered(delivered) => Some(&delivered.call),
             Self::Closed(closed) => Some(&closed.call),
+            Self::Patched(patched) => Some(&patched.call),
             Self::Started(_) | Self::Lost(_) | Self::Parked(_) | Self::Retried | Self::Ended(_) => None,
         }
     }
@@ -367,7 +381,7 @@ impl Fact {
             Self::Ended(End::Terminated { .. }) | Self::Parked(_) => 64,
             Self::Lost(lost) => lost.progress.iter().map(|progress| progress.told.len()).sum(),
             Self::Delivered(delivered) => delivered.payload.len(),
-            Self::Fired { .. } | Self::Retried | Self::Closed(_) => 0,
+            Self::Fired { .. } | Self::Patched(_) | Self::Retried | Self::Closed(_) => 0,
         };
         bytes as u64 + FRAME_BYTES
     }

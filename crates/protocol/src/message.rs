@@ -238,6 +238,8 @@ pub enum OpenWait {
         /// How long.
         timeout: Millis,
     },
+    /// For nothing: the change of the code that it names applies, and its entry says so (rule P40).
+    Patch,
 }
 
 /// What the holder of a lease means to do next.

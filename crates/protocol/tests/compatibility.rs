@@ -42,6 +42,7 @@ const VARIANTS: &[&str] = &[
     "out_of_order",
     "park",
     "parked",
+    "patched",
     "remote",
     "report",
     "sleep",

@@ -3,14 +3,18 @@
 //! A call is numbered when it is made and begins at its first poll (rule W32). One that is not valid never begins.
 
 mod event;
+mod patched;
 mod pending;
 mod remote;
+mod remote_all;
 mod sleep;
 mod step;
 
 pub(crate) use event::TYPES_MAX;
 pub use event::{Event, EventCall, EventsCall};
+pub use patched::Patched;
 pub(crate) use pending::Pending;
 pub use remote::RemoteCall;
+pub use remote_all::RemoteCalls;
 pub use sleep::{IntoTimestamp, Sleep};
 pub use step::StepCall;

@@ -37,18 +37,22 @@ mod call;
 mod definition;
 mod error;
 pub mod host;
+mod parallel;
 mod random;
 mod registry;
 mod retry;
 mod step;
 mod workflow;
 
-pub use call::{Event, EventCall, EventsCall, IntoTimestamp, RemoteCall, Sleep, StepCall};
+pub use call::{
+    Event, EventCall, EventsCall, IntoTimestamp, Patched, RemoteCall, RemoteCalls, Sleep, StepCall,
+};
 pub use error::Error;
 pub use everstep_macros::workflow;
 pub use everstep_protocol::duration::IntoMillis;
 pub use everstep_protocol::policy::{Backoff, Limit};
 pub use everstep_protocol::{FailureKind, Millis, Policy, Timestamp};
+pub use parallel::{Each, Either, Joined, Race};
 pub use random::Random;
 pub use registry::{Registry, RegistryError};
 pub use retry::Retry;

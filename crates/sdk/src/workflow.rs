@@ -10,7 +10,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
-use crate::call::{EventCall, EventsCall, IntoTimestamp, Pending, RemoteCall, Sleep, StepCall, TYPES_MAX};
+use crate::call::{
+    EventCall, EventsCall, IntoTimestamp, Patched, Pending, RemoteCall, RemoteCalls, Sleep, StepCall,
+    TYPES_MAX,
+};
 use crate::host::{Shared, Spec, step_fn};
 use crate::random::{self, Random};
 use crate::{Error, Step};
@@ -97,6 +100,25 @@ impl Workflow {
         let name = name.as_ref();
         let (pending, input) = self.call_with_input(name, input);
         RemoteCall::new(pending, name, input)
+    }
+
+    /// One remote step for each input, all of this name and counted in the order of the inputs. Awaiting it gives the outcomes
+    /// in that order, once all are there (rule P7).
+    ///
+    /// ```
+    /// # use everstep_sdk::{Error, Workflow};
+    /// # async fn body(cx: Workflow, pictures: Vec<String>) -> Result<(), Error> {
+    /// let resized = cx.remote_all::<String>("resize", &pictures).on("imaging").at_most(50).await;
+    /// let resized = resized.into_iter().collect::<Result<Vec<_>, _>>()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn remote_all<Out: DeserializeOwned>(
+        &self,
+        name: impl AsRef<str>,
+        inputs: impl IntoIterator<Item = impl Serialize>,
+    ) -> RemoteCalls<Out> {
+        let name = name.as_ref();
+        RemoteCalls::new(inputs.into_iter().map(|input| self.remote(name, input)).collect())
     }
 
     fn call_with_input(&self, name: &str, input: impl Serialize) -> (Pending, Option<Payload>) {
@@ -209,6 +231,46 @@ impl Workflow {
             pending.refuse(FailureKind::Invalid, reason);
         }
         (pending, types)
+    }
+
+    /// Whether a change of the code applies to this instance: not if code without it has been past this point, yes otherwise
+    /// (rule P40). So instances that were open when the change was deployed keep the old course, and the others take the new.
+    ///
+    /// The first yes is recorded in the journal. One change has one answer in an instance, in every replay and wherever else it
+    /// is asked; its name is any text that a step could have.
+    ///
+    /// ```
+    /// # use everstep_sdk::{Error, Step, Workflow};
+    /// # async fn body(cx: Workflow, order: u64) -> Result<(), Error> {
+    /// if cx.patched("notify by push").await? {
+    ///     cx.step("push", order, tell).await?;
+    /// } else {
+    ///     cx.step("mail", order, tell).await?;
+    /// }
+    /// # Ok(()) }
+    /// # async fn tell(_step: Step, _order: u64) -> Result<(), Error> { Ok(()) }
+    /// ```
+    pub fn patched(&self, change: impl AsRef<str>) -> Patched {
+        Patched::new(Pending::make(&self.shared, CallKind::Patch, change.as_ref()))
+    }
+
+    /// What remains of [`patched`](Self::patched) when the old course is removed: instances that have the change recorded go
+    /// on, and so they do if the code before this comes back. Remove it too when none of those is open any more.
+    ///
+    /// ```
+    /// # use everstep_sdk::{Error, Step, Workflow};
+    /// # async fn body(cx: Workflow, order: u64) -> Result<(), Error> {
+    /// cx.deprecate_patch("notify by push").await?;
+    /// cx.step("push", order, tell).await?;
+    /// # Ok(()) }
+    /// # async fn tell(_step: Step, _order: u64) -> Result<(), Error> { Ok(()) }
+    /// ```
+    pub fn deprecate_patch<Change: AsRef<str>>(
+        &self,
+        change: Change,
+    ) -> impl Future<Output = Result<(), Error>> + Send + use<Change> {
+        let asked = self.patched(change);
+        async move { asked.await.map(|_| ()) }
     }
 
     /// The time of the latest thing that this workflow has learnt, by the database's clock: the same in every replay.

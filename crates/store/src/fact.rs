@@ -55,6 +55,7 @@ const fn main(fact: &Fact) -> Option<&Payload> {
         | Fact::Lost(_)
         | Fact::Parked(_)
         | Fact::Closed(_)
+        | Fact::Patched(_)
         | Fact::Retried => None,
     }
 }
@@ -77,6 +78,7 @@ const fn main_mut(fact: &mut Fact) -> Option<&mut Payload> {
         | Fact::Lost(_)
         | Fact::Parked(_)
         | Fact::Closed(_)
+        | Fact::Patched(_)
         | Fact::Retried => None,
     }
 }
@@ -86,7 +88,7 @@ mod tests {
     use everstep_protocol::{
         Attempt, Call, CallKind, CallName, Failure, FailureKind, Fingerprint, FunctionName, Generation,
         Millis, Policy, Pool, Position, SessionId, StepKey, Timestamp,
-        journal::{Attempted, Closed, Delivered, Lost, Opened, ParkCode, Parked, Remote, Started},
+        journal::{Attempted, Closed, Delivered, Lost, Opened, ParkCode, Parked, Patched, Remote, Started},
     };
 
     use super::*;
@@ -172,6 +174,7 @@ mod tests {
                 false,
             ),
             (Fact::Parked(Parked { code: ParkCode::Poison, message: "m".to_owned() }), false),
+            (Fact::Patched(Patched { call: call(), called_after: Position(9) }), false),
             (Fact::Retried, false),
             (Fact::Ended(End::Complete(text)), true),
             (Fact::Ended(End::Errored(failure)), false),

@@ -129,7 +129,7 @@ fn open_bytes(open: &Open) -> usize {
     let input = match &open.wait {
         OpenWait::Remote(remote) => remote.input.len(),
         OpenWait::Event { types, .. } => types.iter().map(|kind| kind.as_str().len()).sum(),
-        OpenWait::Sleep(_) | OpenWait::SleepUntil(_) => 0,
+        OpenWait::Sleep(_) | OpenWait::SleepUntil(_) | OpenWait::Patch => 0,
     };
     FRAME_BYTES + open.call.name.as_str().len() + input
 }

@@ -155,6 +155,7 @@ impl From<Entry> for EntryView {
             Fact::Delivered(delivered) => start.delivered(delivered),
             Fact::Closed(closed) => Self { closed_after: Some(closed.after.0), ..start },
             Fact::Fired { .. } | Fact::Retried => start,
+            Fact::Patched(patched) => Self { called_after: Some(patched.called_after.0), ..start },
             Fact::Ended(end) => start.ended(end),
         }
     }

@@ -242,6 +242,7 @@ fn open_waits(draft: &mut Draft<'_>, entry: &Entry, report: &Report) {
         Fact::Closed(closed) => draft.close(closed),
         Fact::Started(_)
         | Fact::Fired { .. }
+        | Fact::Patched(_)
         | Fact::Lost(_)
         | Fact::Parked(_)
         | Fact::Retried

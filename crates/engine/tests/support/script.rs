@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use everstep_engine::replay::{Asked, Fed, Next, Replay};
 use everstep_protocol::{
     Attempt, BuildName, Call, CallKind, Failure, Payload, Policy, Position, Timestamp,
-    journal::{Attempted, Closed, Delivered, Entry, Fact, Lost, Opened, Outcome, Parked, Wait},
+    journal::{Attempted, Closed, Delivered, Entry, Fact, Lost, Opened, Outcome, Parked, Patched, Wait},
 };
 
 use super::{NOW, S1, build, call, error, fingerprint, json, key, remote};
@@ -16,6 +16,7 @@ pub enum Act {
     Remote(&'static str, u8),
     Sleep(&'static str),
     Event(&'static str),
+    Patch(&'static str),
     Drop(u64),
 }
 
@@ -52,6 +53,7 @@ impl Run {
                     self.made(CallKind::Step, name, Asked::Remote(fingerprint(input)));
                 }
                 Act::Sleep(name) => self.made(CallKind::Sleep, name, Asked::Sleep),
+                Act::Patch(name) => self.made(CallKind::Patch, name, Asked::Patch),
                 Act::Event(name) => self.made(CallKind::Event, name, Asked::Event(None)),
                 Act::Drop(number) => self.replay.dropped(number, self.replay.position()),
             }
@@ -71,14 +73,25 @@ impl Run {
     }
 
     pub fn feed(&mut self, entry: &Entry) -> Result<(), Parked> {
-        let (number, result) = match self.replay.feed(entry)? {
-            Fed::Nothing => return Ok(()),
-            Fed::Resolve { number, result } => (number, result),
-            Fed::Deliver { number, event } => (number, Ok(event.payload)),
-        };
-        self.got.push((number, result));
-        self.turn();
-        Ok(())
+        loop {
+            match self.replay.feed(entry)? {
+                Fed::Nothing => return Ok(()),
+                Fed::Resolve { number, result } => {
+                    self.got.push((number, result));
+                    self.turn();
+                    return Ok(());
+                }
+                Fed::Deliver { number, event } => {
+                    self.got.push((number, Ok(event.payload)));
+                    self.turn();
+                    return Ok(());
+                }
+                Fed::Unpatched { number } => {
+                    self.got.push((number, Ok(json("false"))));
+                    self.turn();
+                }
+            }
+        }
     }
 
     pub fn feed_all(&mut self, journal: &[Entry]) -> Result<(), Parked> {
@@ -169,6 +182,10 @@ pub fn delivered(call: &Call, sequence: u64) -> Fact {
 
 pub fn closed(call: &Call, after: u64) -> Fact {
     Fact::Closed(Closed { call: call.clone(), after: Position(after) })
+}
+
+pub fn patched(call: &Call) -> Fact {
+    Fact::Patched(Patched { call: call.clone(), called_after: Position(1) })
 }
 
 pub fn fired(call: &Call) -> Fact {

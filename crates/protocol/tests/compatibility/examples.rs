@@ -8,7 +8,7 @@ use everstep_protocol::{
     Millis, Namespace, Payload, Policy, Pool, Position, Run, SessionId, StepKey, Timestamp, WorkflowName,
     journal::{
         Attempted, Closed, Delivered, End, Entry, Fact, Lost, Opened as OpenedWait, Outcome, ParkCode,
-        Parked, Progress, Remote, Started, Wait,
+        Parked, Patched, Progress, Remote, Started, Wait,
     },
     limits::Limits,
     message::{
@@ -137,6 +137,7 @@ fn worker_items() -> Vec<(&'static str, WorkerItem)> {
         progress,
     };
     let step_report = |outcome| step_reported(outcome, None);
+    let patch = || Open { call: call(CallKind::Patch), called_after: Position(5), wait: OpenWait::Patch };
     let told = || AttemptEnd {
         progress: Some(progress().told),
         ..attempt_end(failed(bare_failure(), Some(Millis(60_000))))
@@ -150,6 +151,7 @@ fn worker_items() -> Vec<(&'static str, WorkerItem)> {
         ("park", WorkerItem::Report(ended(Then::Park(parked())))),
         ("progress", WorkerItem::Report(Report { results: vec![told()], ..report(Then::Continue) })),
         ("events", WorkerItem::Report(events_report())),
+        ("patch", WorkerItem::Report(Report { opened: vec![patch()], ..report(Then::Continue) })),
         ("", WorkerItem::GiveBack { instance: INSTANCE, epoch: EPOCH }),
         ("", WorkerItem::Ask { instance: INSTANCE, epoch: EPOCH, run: Run(2), after: Position(128) }),
         ("", WorkerItem::StepClaim { instance: INSTANCE, call: HASH }),
@@ -451,6 +453,7 @@ fn facts() -> Vec<(&'static str, Fact)> {
             Fact::Lost(Lost { slots: 64, counts: true, session: SESSION, progress: vec![progress()] }),
         ),
         ("", Fact::Parked(parked())),
+        ("", Fact::Patched(Patched { call: call(CallKind::Patch), called_after: Position(5) })),
         ("", Fact::Retried),
         ("complete", Fact::Ended(End::Complete(Payload::null()))),
         ("errored", Fact::Ended(End::Errored(full_failure()))),
@@ -469,6 +472,7 @@ fn words() -> Vec<Example> {
         CallKind::Child,
         CallKind::Action,
         CallKind::Compensation,
+        CallKind::Patch,
     ];
     let failure_kinds = vec![
         FailureKind::Error,

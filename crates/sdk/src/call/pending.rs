@@ -114,6 +114,21 @@ impl Pending {
         Poll::Pending
     }
 
+    /// The answer that an earlier call of this patch got: this one does not begin (rule P40).
+    pub(crate) fn answered(&mut self) -> Option<bool> {
+        if !matches!(self.stage, Stage::Made(_)) || !self.shared.is_polling() {
+            return None;
+        }
+        let answer = self.shared.lock().patches.get(&self.name).copied()?;
+        self.stage = Stage::Over;
+        Some(answer)
+    }
+
+    /// Keeps the answer to a patch for the calls of it that follow.
+    pub(crate) fn answer(&self, applies: bool) {
+        self.shared.lock().patches.insert(self.name.clone(), applies);
+    }
+
     /// The recorded value as the type that the code wants (rule W31). One that does not fit is a change of the code: the call
     /// stays pending, and the host has the instance parked (rule P41).
     pub(crate) fn decode<Out: DeserializeOwned>(

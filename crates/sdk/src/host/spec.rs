@@ -43,6 +43,8 @@ pub enum Spec {
     Sleep(Millis),
     /// Sleep until that moment.
     SleepUntil(Timestamp),
+    /// Say whether the change that the call names applies: a `bool` (rule P40).
+    Patch,
     /// Wait for an event.
     Event(EventSpec),
 }

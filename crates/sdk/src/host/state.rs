@@ -37,6 +37,8 @@ pub(crate) struct State {
     pub(crate) untaken: Vec<(Call, Position)>,
     /// Calls whose outcome was fed since the last poll: the entry that gave it is the one of the next.
     pub(crate) fed: Vec<u64>,
+    /// Which changes of the code apply, as far as the body has asked (rule P40).
+    pub(crate) patches: HashMap<Box<str>, bool>,
     /// The first recorded output that the body could not read.
     pub(crate) misfit: Option<Misfit>,
     calls: u64,

@@ -89,6 +89,7 @@ impl Driver {
                 Spec::Step(spec) => attempt(spec, &made.call, 1, None).0,
                 Spec::Remote(remote) => Ok(remote.input.clone()),
                 Spec::Sleep(_) | Spec::SleepUntil(_) | Spec::Event(_) => Ok(Payload::null()),
+                Spec::Patch => Ok(Payload::encode(&true).unwrap()),
             };
             polled = self.settle(made.number, result);
         }

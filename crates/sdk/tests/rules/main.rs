@@ -12,6 +12,8 @@ mod errors;
 mod events;
 mod names;
 mod outside;
+mod parallel;
+mod patches;
 mod polling;
 mod randomness;
 mod retries;

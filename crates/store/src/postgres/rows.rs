@@ -153,7 +153,7 @@ pub(super) fn head(row: &Row) -> Result<Head, Fault> {
     Ok(head)
 }
 
-const CALL_KINDS: [CallKind; 7] = [
+const CALL_KINDS: [CallKind; 8] = [
     CallKind::Step,
     CallKind::Sleep,
     CallKind::Event,
@@ -161,6 +161,7 @@ const CALL_KINDS: [CallKind; 7] = [
     CallKind::Child,
     CallKind::Action,
     CallKind::Compensation,
+    CallKind::Patch,
 ];
 
 /// The number that is kept for a kind of call, from 1. Never changes.
@@ -173,6 +174,7 @@ pub(super) const fn call_kind_code(kind: CallKind) -> i16 {
         CallKind::Child => 5,
         CallKind::Action => 6,
         CallKind::Compensation => 7,
+        CallKind::Patch => 8,
     }
 }
 

@@ -7,7 +7,8 @@ use everstep_protocol::{
     Attempt, Call, CallKind, CallName, Failure, FailureKind, Fingerprint, FunctionName, Generation,
     InstanceUid, Millis, Payload, Policy, Position, Run, SessionId, Timestamp,
     journal::{
-        Attempted, End, Entry, Fact, Lost, Opened, Outcome, ParkCode, Parked, Progress, Remote, Started, Wait,
+        Attempted, End, Entry, Fact, Lost, Opened, Outcome, ParkCode, Parked, Patched, Progress, Remote,
+        Started, Wait,
     },
     policy::{Backoff, Limit},
 };
@@ -117,6 +118,7 @@ pub(crate) async fn every_fact_comes_back_exactly(store: Arc<dyn Store>) {
         opened(CallKind::Step, Wait::Remote(remote(payload("[1,2]")))),
         lost(u32::MAX, true, &[]),
         lost(0, false, &[r#""\u0000""#, "[1.10]"]),
+        Fact::Patched(Patched { call: call(CallKind::Patch), called_after: Position(3) }),
         Fact::Retried,
         Fact::Ended(End::Complete(big)),
         Fact::Ended(End::Errored(loud)),
@@ -137,6 +139,7 @@ pub(crate) async fn every_fact_comes_back_exactly(store: Arc<dyn Store>) {
         CallKind::Child,
         CallKind::Action,
         CallKind::Compensation,
+        CallKind::Patch,
     ] {
         facts.push(Fact::Fired { call: call(kind) });
     }

@@ -3,7 +3,8 @@
 use everstep_protocol::{
     Attempt, Failure, Fingerprint, Generation, Payload, Position, Timestamp,
     journal::{
-        Attempted, Closed, Delivered, End, Entry, Fact, Lost, Opened, Outcome, Parked, Remote, Started, Wait,
+        Attempted, Closed, Delivered, End, Entry, Fact, Lost, Opened, Outcome, Parked, Patched, Remote,
+        Started, Wait,
     },
 };
 use serde_json::value::RawValue;
@@ -30,6 +31,10 @@ impl Line {
             "opened" => Fact::Opened(self.opened()?),
             "fired" => Fact::Fired { call: need("call", self.call)? },
             "delivered" => Fact::Delivered(self.delivered()?),
+            "patched" => Fact::Patched(Patched {
+                call: need("call", self.call)?,
+                called_after: Position(need("called_after", self.called_after)?),
+            }),
             "closed" => Fact::Closed(Closed {
                 call: need("call", self.call)?,
                 after: Position(need("closed_after", self.closed_after)?),

@@ -28,6 +28,7 @@ impl Line {
             Fact::Opened(opened) => line.of_opened(opened),
             Fact::Fired { .. } | Fact::Retried => line,
             Fact::Delivered(delivered) => line.of_delivered(delivered),
+            Fact::Patched(patched) => Self { called_after: Some(patched.called_after.0), ..line },
             Fact::Closed(closed) => Self { closed_after: Some(closed.after.0), ..line },
             Fact::Lost(lost) => Self {
                 session: Some(lost.session),

@@ -57,7 +57,7 @@ impl Known {
         let input = match &made.spec {
             Spec::Step(step) => &step.input,
             Spec::Remote(remote) => &remote.input,
-            Spec::Sleep(_) | Spec::SleepUntil(_) | Spec::Event(_) => &null,
+            Spec::Sleep(_) | Spec::SleepUntil(_) | Spec::Event(_) | Spec::Patch => &null,
         };
         let mut refused = None;
         let keys = if made.call.kind == CallKind::Step { Some(input) } else { None }.map(|input| {
@@ -99,6 +99,7 @@ impl Known {
             Spec::Remote(_) => Input::Remote(self.fingerprint),
             Spec::Sleep(_) | Spec::SleepUntil(_) => Input::Sleep,
             Spec::Event(event) => Input::Event(event.key.clone()),
+            Spec::Patch => Input::Patch,
         }
     }
 
@@ -142,6 +143,7 @@ impl Known {
             Spec::Event(event) => {
                 OpenWait::Event { types: event.types.clone(), key: event.key.clone(), timeout: event.timeout }
             }
+            Spec::Patch => OpenWait::Patch,
             Spec::Remote(remote) => OpenWait::Remote(Remote {
                 pool: remote.pool.clone(),
                 function: remote.function.clone(),
@@ -220,7 +222,7 @@ impl Known {
         let own = match &self.spec {
             Spec::Step(step) => step.policy,
             Spec::Remote(remote) => remote.policy,
-            Spec::Sleep(_) | Spec::SleepUntil(_) | Spec::Event(_) => Policy::default(),
+            Spec::Sleep(_) | Spec::SleepUntil(_) | Spec::Event(_) | Spec::Patch => Policy::default(),
         };
         self.pinned.as_ref().map_or(own, |(_, policy)| *policy)
     }

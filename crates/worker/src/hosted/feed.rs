@@ -50,13 +50,23 @@ impl Hosted {
     }
 
     fn feed_one(&mut self, entry: &Entry, out: &mut Vec<Out>) {
-        let fed = match self.replay.feed(entry) {
-            Ok(fed) => fed,
-            Err(parked) => return self.park(parked, out),
+        let fed = loop {
+            match self.replay.feed(entry) {
+                Ok(Fed::Unpatched { number }) => {
+                    let refused = Ok(Payload::from_trusted("false".to_owned()));
+                    self.resolve(number, refused, self.replay.position(), out);
+                    if matches!(self.life, Life::Parked(_)) {
+                        return;
+                    }
+                }
+                Ok(fed) => break fed,
+                Err(parked) => return self.park(parked, out),
+            }
         };
         self.note(entry, &fed);
         match fed {
-            Fed::Nothing => {}
+            // The refusal of a patch was handed over above.
+            Fed::Nothing | Fed::Unpatched { .. } => {}
             Fed::Resolve { number, result } => self.resolve(number, result, entry.position, out),
             Fed::Deliver { number, event } => self.deliver(number, event, entry.position, out),
         }
@@ -88,7 +98,12 @@ impl Hosted {
                 self.waits.remove(&closed.call);
                 self.clock = self.clock.max(entry.at);
             }
-            Fact::Started(_) | Fact::Lost(_) | Fact::Parked(_) | Fact::Retried | Fact::Ended(_) => {
+            Fact::Started(_)
+            | Fact::Patched(_)
+            | Fact::Lost(_)
+            | Fact::Parked(_)
+            | Fact::Retried
+            | Fact::Ended(_) => {
                 self.clock = self.clock.max(entry.at);
             }
         }
@@ -97,7 +112,7 @@ impl Hosted {
     fn note_attempt(&mut self, at: Timestamp, attempted: &Attempted, fed: &Fed) {
         let known = match fed {
             Fed::Resolve { number, .. } => self.calls.get(number),
-            Fed::Nothing | Fed::Deliver { .. } => None,
+            Fed::Nothing | Fed::Deliver { .. } | Fed::Unpatched { .. } => None,
         };
         match (attempted.retry_at(), known) {
             (Some(due), _) => {

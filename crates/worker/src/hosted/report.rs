@@ -111,6 +111,8 @@ impl Hosted {
         now: Now,
         out: &mut Vec<Out>,
     ) -> Then {
+        // A patch has its answer as soon as it is recorded.
+        let idle = idle && !opened.iter().any(|open| matches!(open.wait, OpenWait::Patch));
         if idle && self.is_live() && self.running.is_empty() && matches!(self.life, Life::Waiting(..)) {
             if self.stop == Stop::Unstarted {
                 return Then::Continue;
@@ -257,7 +259,7 @@ fn due(wait: &OpenWait, now: Timestamp) -> Option<Timestamp> {
         OpenWait::Sleep(length) => Some(now.plus(*length)),
         OpenWait::SleepUntil(until) => Some(*until),
         OpenWait::Event { timeout, .. } => Some(now.plus(*timeout)),
-        OpenWait::Remote(_) => None,
+        OpenWait::Remote(_) | OpenWait::Patch => None,
     }
 }
 

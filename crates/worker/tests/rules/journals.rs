@@ -46,6 +46,98 @@ fn p41_a_mismatch_parks_with_the_entry_and_the_call_and_retry_goes_on() {
     assert_eq!(rig.output::<u32>(), 1);
 }
 
+/// What a body calls, one after the other.
+#[derive(Clone, Copy)]
+enum Calls {
+    Step(&'static str),
+    Remote(&'static str),
+    Sleep(&'static str),
+}
+
+fn calling(calls: &'static [Calls]) -> Registry {
+    Registry::new().workflow_fn("w", move |cx: Workflow, (): ()| async move {
+        for call in calls {
+            match *call {
+                Calls::Step(name) => cx.step(name, 1u32, async |_: Step, _: u32| Ok::<_, Error>(())).await?,
+                Calls::Remote(name) => cx.remote(name, 1u32).on("pool").await?,
+                Calls::Sleep(name) => cx.sleep(name, "1h").await?,
+            }
+        }
+        Ok::<_, Error>(())
+    })
+}
+
+/// Each change of the code, with what it disagrees with: the entry, its call, and what the code asks for instead.
+#[test]
+fn p41_a_changed_course_is_named_by_entry_and_call_and_the_former_code_goes_on() {
+    use Calls::{Remote, Sleep, Step};
+    const FORMER: &[Calls] = &[Step("a"), Sleep("s"), Step("b"), Sleep("t")];
+    const ASKS: &str = "the code has not called";
+    let cases: [(&str, &'static [Calls], &str); 9] = [
+        (
+            "added",
+            &[Step("x"), Step("a")],
+            "2 (attempted): {} step \"a\" #1 by then; it asks for step \"x\" #1",
+        ),
+        (
+            "added later",
+            &[Step("a"), Sleep("s"), Step("x")],
+            "5 (attempted): {} step \"b\" #1 by then; it asks for step \"x\" #1",
+        ),
+        (
+            "removed",
+            &[Sleep("s"), Step("b")],
+            "2 (attempted): {} step \"a\" #1 by then; it asks for sleep \"s\" #1",
+        ),
+        (
+            "the last removed",
+            &[Step("a"), Sleep("s")],
+            "5 (attempted): {} step \"b\" #1 by then; it asks for nothing more",
+        ),
+        (
+            "reordered",
+            &[Step("b"), Sleep("s"), Step("a")],
+            "2 (attempted): {} step \"a\" #1 by then; it asks for step \"b\" #1",
+        ),
+        (
+            "renamed",
+            &[Step("a"), Sleep("pause")],
+            "3 (opened): {} sleep \"s\" #1 by then; it asks for sleep \"pause\" #1",
+        ),
+        (
+            "counted otherwise",
+            &[Step("a"), Step("a")],
+            "3 (opened): {} sleep \"s\" #1 by then; it asks for step \"a\" #2",
+        ),
+        (
+            "another kind",
+            &[Sleep("a")],
+            "2 (attempted): {} step \"a\" #1 by then; it asks for sleep \"a\" #1",
+        ),
+        (
+            "elsewhere",
+            &[Step("a"), Remote("s")],
+            "3 (opened): {} sleep \"s\" #1 by then; it asks for step \"s\" #1",
+        ),
+    ];
+    for (what, changed, says) in cases {
+        let mut rig = Rig::new(calling(FORMER));
+        while rig.words().last().map(String::as_str) != Some("opened t1") {
+            assert!(rig.move_on());
+            rig.exchange();
+        }
+        rig.registry = calling(changed);
+        rig.run();
+        let parked = rig.parked().unwrap_or_else(|| panic!("{what}: not parked, {:?}", rig.words()));
+        assert_eq!(parked.code, ParkCode::JournalMismatch);
+        let says = format!("the code disagrees with entry {}", says.replace("{}", ASKS));
+        assert_eq!(parked.message, says, "{what}");
+        rig.registry = calling(FORMER);
+        rig.co.on(rig.uid, What::Retry { operation: "op".to_owned() });
+        rig.output::<()>();
+    }
+}
+
 #[test]
 fn p41_a_body_that_returns_too_early_is_a_mismatch() {
     let mut rig = Rig::new(one("a", 1, false));

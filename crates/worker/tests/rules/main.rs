@@ -9,6 +9,7 @@ mod hub;
 mod journals;
 mod leases;
 mod ordering;
+mod patches;
 mod retries;
 mod rig;
 mod waits;

@@ -1,7 +1,7 @@
 //! Parallel steps: the order of outcomes is replayed, and a crash at any point changes nothing.
 
 use everstep_protocol::{Position, journal::Fact};
-use everstep_sdk::{Error, Registry, Retry, Step, Workflow};
+use everstep_sdk::{Either, Error, Registry, Retry, Step, Workflow};
 
 use crate::rig::{Log, Rig};
 
@@ -95,6 +95,46 @@ fn p07_a_crash_at_any_move_changes_nothing() {
                 rig.crash(counts);
             }
             assert_eq!(rig.output::<u32>(), 22, "crash after {crash_after}");
+        }
+    }
+}
+
+/// The helpers of the context, each with something that would differ if replay took another course.
+#[test]
+fn p07_bounded_fan_outs_and_races_survive_a_crash_at_any_move() {
+    async fn echo(_step: Step, value: u64) -> Result<u64, Error> {
+        Ok(value)
+    }
+    fn registry() -> Registry {
+        Registry::new().workflow_fn("w", |cx: Workflow, (): ()| async move {
+            let each = cx.each(1..=5u64).at_most(2).run(|n| cx.step("each", n, echo)).await;
+            let (place, won) = cx.race((0..2u64).map(|n| cx.step("run", n, echo))).await;
+            let asked = match cx.either(cx.step("ask", 7u64, echo), cx.sleep("patience", "1h")).await {
+                Either::First(answer) => answer?,
+                Either::Second(_) => 0,
+            };
+            let joined = cx.join_all((0..3u64).map(|n| cx.step("all", n, echo))).await;
+            let sum = |all: Vec<Result<u64, Error>>| all.into_iter().sum::<Result<u64, Error>>();
+            Ok::<_, Error>((sum(each)?, place, won?, asked, sum(joined)?))
+        })
+    }
+    let mut moves = 0;
+    let mut rig = Rig::new(registry());
+    while rig.move_on() {
+        moves += 1;
+    }
+    assert!(moves > 8, "{moves}");
+    for crash_after in 0..=moves {
+        for counts in [false, true] {
+            let mut rig = Rig::new(registry());
+            for _ in 0..crash_after {
+                rig.move_on();
+            }
+            if rig.co.end(rig.uid).is_none() {
+                rig.crash(counts);
+            }
+            let came: (u64, usize, u64, u64, u64) = rig.output();
+            assert_eq!(came, (15, 0, 0, 7, 3), "crash after {crash_after}: {:?}", rig.words());
         }
     }
 }

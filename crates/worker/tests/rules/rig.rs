@@ -339,6 +339,7 @@ impl Rig {
                 format!("delivered {}{} {}", call.name, call.count, delivered.payload.as_str())
             }
             Fact::Closed(closed) => format!("closed {}{}", closed.call.name, closed.call.count),
+            Fact::Patched(patched) => format!("patched {}{}", patched.call.name, patched.call.count),
             other => other.word().to_owned(),
         };
         self.journal().iter().map(word).collect()
