@@ -1,5 +1,7 @@
 //! What the HTTP API, the CLI's embedded mode and tests ask of a running coordinator.
 
+mod control;
+
 use std::{
     sync::{Arc, atomic::Ordering},
     time::Duration,
@@ -10,7 +12,8 @@ use everstep_engine::{
     start::{MessageKey, NameKey, Start},
 };
 use everstep_protocol::{
-    Fingerprint, InstanceId, InstanceUid, Namespace, Payload, WorkflowName, limits::Limits, start::StartReply,
+    Fingerprint, InstanceId, InstanceUid, Namespace, Payload, WorkflowName, limits::Limits,
+    start::{Retention, StartReply},
 };
 use everstep_store::Store;
 
@@ -44,6 +47,8 @@ pub struct StartRequest {
     pub id: Option<InstanceId>,
     /// The input.
     pub input: Payload,
+    /// How long the instance is kept after its end, where it differs from what its workflow says (rule P32).
+    pub retention: Retention,
     /// What a resend of the same request is known by, if it has no id of its own.
     pub message: Option<MessageKey>,
 }
@@ -97,21 +102,6 @@ impl Handle {
             reply::start(&told.answer, name.workflow.as_str(), told.id.as_ref().map(InstanceId::as_str))
         });
         Ok(futures::future::join_all(answers).await)
-    }
-
-    /// Terminates an instance. The same `operation` gets its first answer again (rule W4).
-    pub async fn terminate(
-        &self,
-        name: NameKey,
-        operation: String,
-        reason: Option<String>,
-    ) -> Result<Answer, Error> {
-        self.on("terminate an instance", &name, What::Terminate { operation, reason }).await
-    }
-
-    /// Lets a parked instance go on (rule P41).
-    pub async fn retry(&self, name: NameKey, operation: String) -> Result<Answer, Error> {
-        self.on("retry an instance", &name, What::Retry { operation }).await
     }
 
     /// The store, for views.
@@ -180,6 +170,7 @@ pub(crate) fn prepare(start: StartRequest, limits: Limits) -> Result<Start, Erro
         input: start.input,
         fingerprint,
         seed: rand::random(),
+        retention: start.retention,
         message: start.message,
     })
 }

@@ -9,7 +9,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use everstep_protocol::{
     Attempt, BuildName, Call, Failure, FailureKind, Fingerprint, Payload, Policy, Position, StepKey,
     Timestamp,
-    journal::{Attempted, Entry, Fact, Lost, Opened, Outcome, ParkCode, Parked, Progress, Wait},
+    journal::{
+        Attempted, Cancelled, Entry, Fact, Lost, Opened, Outcome, ParkCode, Parked, Progress, Wait,
+    },
 };
 
 /// What a body asked for in a call, as far as replay looks at it.
@@ -34,6 +36,15 @@ pub enum Fed {
         number: u64,
         /// The outcome.
         result: Result<Payload, Failure>,
+    },
+    /// The instance is cancelled (rule P30): these calls, in their order, end with this error, unless the body drops them
+    /// before it is their turn. One that is still [open](Replay::is_open) is to be [dropped](Replay::dropped), its error handed
+    /// over, and the body polled, before the next.
+    Cancel {
+        /// The calls' numbers.
+        numbers: Vec<u64>,
+        /// The error.
+        failure: Failure,
     },
 }
 
@@ -197,6 +208,7 @@ impl Replay {
                 self.lost(lost);
                 Ok(Fed::Nothing)
             }
+            Fact::Cancelled(cancelled) => Ok(self.cancelled(cancelled)),
             Fact::Parked(_) | Fact::Retried | Fact::Ended(_) => Ok(Fed::Nothing),
             Fact::Started(_) => Err(mismatch(entry, "a second first entry")),
         }
@@ -316,6 +328,11 @@ impl Replay {
         }
     }
 
+    fn cancelled(&self, cancelled: &Cancelled) -> Fed {
+        let numbers = self.calls.keys().copied().filter(|number| self.is_open(*number)).collect();
+        Fed::Cancel { numbers, failure: cancelled_failure(cancelled) }
+    }
+
     /// Charges a loss to the steps that can have been running: the first `slots` that were ready, in order of call.
     fn lost(&mut self, lost: &Lost) {
         self.keep_progress(&lost.progress);
@@ -399,6 +416,16 @@ fn mismatch(entry: &Entry, what: &str) -> Parked {
         code: ParkCode::JournalMismatch,
         message: format!("the code disagrees with entry {} ({}): {what}", entry.position, entry.fact.word()),
     }
+}
+
+/// The error of the calls that were open when the instance was cancelled.
+#[must_use]
+pub fn cancelled_failure(cancelled: &Cancelled) -> Failure {
+    let message = match &cancelled.reason {
+        Some(reason) => format!("the instance was cancelled: {reason}"),
+        None => "the instance was cancelled".to_owned(),
+    };
+    Failure::new(FailureKind::Cancelled, message)
 }
 
 /// The failure that a lost attempt is recorded with.

@@ -41,6 +41,18 @@ pub enum Fact {
     Retried,
     /// The instance has ended.
     Ended(End),
+    /// Somebody cancelled the instance: the calls open at this entry end with it (rule P30).
+    Cancelled(Cancelled),
+}
+
+/// A cancel, as the body meets it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cancelled {
+    /// Who said so and why, as given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The instance is terminated if it has not ended by then.
+    pub until: Timestamp,
 }
 
 /// The first entry of a generation.
@@ -237,6 +249,12 @@ pub enum End {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
+    /// The body ended with the error of a cancel.
+    Cancelled {
+        /// Who cancelled it and why, as given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
 }
 
 /// How long an attempt ran; workers measure it, the coordinator turns it into a start time by its own clock.
@@ -266,6 +284,7 @@ impl Fact {
             Self::Parked(_) => 6,
             Self::Retried => 7,
             Self::Ended(_) => 8,
+            Self::Cancelled(_) => 12,
         }
     }
 
@@ -281,6 +300,7 @@ impl Fact {
             Self::Parked(_) => "parked",
             Self::Retried => "retried",
             Self::Ended(_) => "ended",
+            Self::Cancelled(_) => "cancelled",
         }
     }
 
@@ -291,7 +311,12 @@ impl Fact {
             Self::Attempted(attempted) => Some(&attempted.call),
             Self::Opened(opened) => Some(&opened.call),
             Self::Fired { call } => Some(call),
-            Self::Started(_) | Self::Lost(_) | Self::Parked(_) | Self::Retried | Self::Ended(_) => None,
+            Self::Started(_)
+            | Self::Lost(_)
+            | Self::Parked(_)
+            | Self::Retried
+            | Self::Cancelled(_)
+            | Self::Ended(_) => None,
         }
     }
 
@@ -313,7 +338,9 @@ impl Fact {
             },
             Self::Ended(End::Complete(output)) => output.len(),
             Self::Ended(End::Errored(failure)) => failure.message.len(),
-            Self::Ended(End::Terminated { .. }) | Self::Parked(_) => 64,
+            Self::Ended(End::Terminated { .. } | End::Cancelled { .. })
+            | Self::Cancelled(_)
+            | Self::Parked(_) => 64,
             Self::Lost(lost) => lost.progress.iter().map(|progress| progress.told.len()).sum(),
             Self::Fired { .. } | Self::Retried => 0,
         };

@@ -49,10 +49,11 @@ const fn main(fact: &Fact) -> Option<&Payload> {
             Wait::Sleep { .. } => None,
         },
         Fact::Ended(End::Complete(output)) => Some(output),
-        Fact::Ended(End::Errored(_) | End::Terminated { .. })
+        Fact::Ended(End::Errored(_) | End::Terminated { .. } | End::Cancelled { .. })
         | Fact::Fired { .. }
         | Fact::Lost(_)
         | Fact::Parked(_)
+        | Fact::Cancelled(_)
         | Fact::Retried => None,
     }
 }
@@ -69,10 +70,11 @@ const fn main_mut(fact: &mut Fact) -> Option<&mut Payload> {
             Wait::Sleep { .. } => None,
         },
         Fact::Ended(End::Complete(output)) => Some(output),
-        Fact::Ended(End::Errored(_) | End::Terminated { .. })
+        Fact::Ended(End::Errored(_) | End::Terminated { .. } | End::Cancelled { .. })
         | Fact::Fired { .. }
         | Fact::Lost(_)
         | Fact::Parked(_)
+        | Fact::Cancelled(_)
         | Fact::Retried => None,
     }
 }
@@ -82,7 +84,7 @@ mod tests {
     use everstep_protocol::{
         Attempt, Call, CallKind, CallName, Failure, FailureKind, Fingerprint, FunctionName, Generation,
         Millis, Policy, Pool, Position, SessionId, StepKey, Timestamp,
-        journal::{Attempted, Lost, Opened, ParkCode, Parked, Remote, Started},
+        journal::{Attempted, Cancelled, Lost, Opened, ParkCode, Parked, Remote, Started},
     };
 
     use super::*;
@@ -159,6 +161,8 @@ mod tests {
             (Fact::Ended(End::Complete(text)), true),
             (Fact::Ended(End::Errored(failure)), false),
             (Fact::Ended(End::Terminated { reason: None }), false),
+            (Fact::Ended(End::Cancelled { reason: Some("why".to_owned()) }), false),
+            (Fact::Cancelled(Cancelled { reason: None, until: Timestamp(7) }), false),
             (Fact::Ended(End::Terminated { reason: Some("why".to_owned()) }), false),
         ];
         for (fact, has_payload) in facts {

@@ -5,7 +5,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use everstep_engine::Status;
+use everstep_engine::{Status, StatusWord};
 use everstep_protocol::{name::NameError, payload::PayloadError};
 use serde::Serialize;
 
@@ -77,6 +77,12 @@ pub(super) enum Refusal {
     /// The operation is not allowed in this status.
     #[error("{operation} is not possible, the instance is {}", .status.word())]
     NotAllowed { operation: &'static str, status: Status },
+    /// The operation is not allowed in this status of an open instance.
+    #[error("{operation} is not possible, the instance is {}", .status.word())]
+    Forbidden { operation: &'static str, status: StatusWord },
+    /// The instance moved on faster than the operation could be prepared.
+    #[error("{operation} was not done: the instance moved on meanwhile; nothing has changed")]
+    Moved { operation: &'static str },
     /// The operation is for parked instances only.
     #[error("retry is for an instance that is parked in attention, and this one is not")]
     NotParked,
@@ -122,6 +128,8 @@ impl Refusal {
             Self::Rejected { .. } => (S::UNPROCESSABLE_ENTITY, "rejected", "The start is refused"),
             Self::Unknown { .. } => (S::SERVICE_UNAVAILABLE, "unknown", "The outcome is not known"),
             Self::NotAllowed { .. } => (S::CONFLICT, "not_allowed", "Not allowed in this status"),
+            Self::Forbidden { .. } => (S::CONFLICT, "not_allowed", "Not allowed in this status"),
+            Self::Moved { .. } => (S::CONFLICT, "moved", "The instance moved on"),
             Self::NotParked => (S::CONFLICT, "not_parked", "The instance is not parked"),
             Self::NotHealthy(_) => (S::SERVICE_UNAVAILABLE, "not_ready", "Not ready"),
             Self::Engine(error) => match error.kind() {
@@ -154,6 +162,8 @@ impl Refusal {
             Self::Unknown { .. } => {
                 "starts with an id or the header Idempotency-Key can be sent again safely"
             }
+            Self::Moved { .. } => "pause the instance first, then try again",
+            Self::Forbidden { operation: "delete", .. } => "ask for it to be terminated first, or wait for its end",
             Self::Bug(_) => "please report it, with the coordinator's log",
             _ => return None,
         };
@@ -164,7 +174,7 @@ impl Refusal {
     const fn is_retry_safe(&self) -> bool {
         match self {
             Self::Unknown { repeatable, .. } => *repeatable,
-            Self::NotHealthy(_) => true,
+            Self::NotHealthy(_) | Self::Moved { .. } => true,
             Self::Engine(error) => error.is_retry_safe(),
             _ => false,
         }

@@ -36,6 +36,11 @@ pub(super) fn claim(draft: &mut Draft<'_>, session: SessionId, call: CallHash) -
             draft.step_grant(session, call, row);
             Answer::Nothing
         }
+        None if ready && draft.is_paused() => {
+            draft.changes.push(Change::ReadyEnd(Subject::step(call)));
+            draft.hold_step(call, &row);
+            refuse(draft, session, call, Epoch(0))
+        }
         None if ready => {
             row.epoch = row.epoch.next();
             row.first_at = row.first_at.or(Some(draft.context.now));
@@ -115,6 +120,10 @@ pub(super) fn ended(draft: &mut Draft<'_>, from: &From<'_>, epoch: Option<Epoch>
             draft.changes.push(Change::Remote(RemoteRow { progress: from.progress.cloned(), ..row }));
         }
         draft.changes.push(Change::LeaseEnd(Subject::step(from.call)));
+        if draft.is_paused() {
+            draft.hold_step(from.call, &row);
+            return Answer::Done;
+        }
         draft.changes.push(Change::Ready(Subject::step(from.call), Some(pool.clone())));
         draft.offer_step(from.call, pool);
     }
@@ -169,7 +178,7 @@ fn again(draft: &mut Draft<'_>, call: CallHash, row: &RemoteRow, due_at: everste
     let now = draft.context.now;
     let next = RemoteRow { attempt: row.attempt.next(), granted_at: None, ..row.clone() };
     draft.changes.push(Change::Remote(next));
-    if due_at > now {
+    if due_at > now || draft.is_paused() {
         draft.changes.push(Change::WaitEnd(call));
         draft.changes.push(Change::Wait(WaitRow {
             call: row.call.clone(),
@@ -206,6 +215,18 @@ fn with_delay(draft: &Draft<'_>, row: &RemoteRow, ended: &AttemptOutcome) -> Att
 impl Draft<'_> {
     fn step_lease(&self, call: CallHash) -> Option<Lease> {
         self.context.rows.leases.get(&(self.uid(), Subject::step(call))).copied()
+    }
+
+    /// A remote step of a paused instance: its wait is due, and so it is offered at the resume.
+    fn hold_step(&mut self, call: CallHash, row: &RemoteRow) {
+        let since = self.context.rows.waits.get(&(self.uid(), call)).map_or(self.context.now, |wait| wait.since);
+        self.changes.push(Change::WaitEnd(call));
+        self.changes.push(Change::Wait(WaitRow {
+            call: row.call.clone(),
+            kind: WaitKind::Remote,
+            since,
+            due_at: Some(self.context.now),
+        }));
     }
 
     fn offer_step(&mut self, call: CallHash, pool: everstep_protocol::Pool) {

@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use bytes::BytesMut;
 use everstep_engine::{
     Head, Status,
-    rows::{RemoteRow, WaitKind, WaitRow},
+    retention::Own,
+    rows::{Cancel, Control, RemoteRow, WaitKind, WaitRow},
 };
 use everstep_protocol::{
     Attempt, Call, CallKind, CallName, Epoch, Generation, InstanceUid, Millis, Payload, Position, Run,
@@ -133,6 +134,21 @@ pub(super) fn status(code: i16) -> Result<Status, Fault> {
     Status::from_code(code).ok_or_else(|| Fault::corrupt(format!("unknown status {code}")))
 }
 
+fn millis_if_any(row: &Row, at: usize) -> Result<Option<Millis>, Fault> {
+    Ok(row.try_get::<_, Option<i64>>(at)?.map(|millis| Millis(millis as u64)))
+}
+
+/// A pause and cancel: when, the position of the cancel's entry, and until when.
+pub(super) fn control(
+    paused_at: Option<i64>,
+    position: Option<i64>,
+    until: Option<i64>,
+) -> Control {
+    let cancel = position.zip(until);
+    let cancel = cancel.map(|(position, until)| Cancel { position: Position(position as u64), until: Timestamp(until) });
+    Control { paused_at: paused_at.map(Timestamp), cancel }
+}
+
 /// A row of `lock_heads.sql`, from its third column on.
 pub(super) fn head(row: &Row) -> Result<Head, Fault> {
     let mut head = Head::new(uid(row, 2)?, name(row, 3)?, name(row, 4)?, name(row, 5)?, time(row, 16)?);
@@ -147,6 +163,7 @@ pub(super) fn head(row: &Row) -> Result<Head, Fault> {
     head.journal_bytes = row.try_get::<_, i64>(14)? as u64;
     head.deaths = row.try_get::<_, i32>(15)? as u32;
     head.ended_at = time_if_any(row, 17)?;
+    head.retention = Own { complete: millis_if_any(row, 18)?, failed: millis_if_any(row, 19)? };
     Ok(head)
 }
 

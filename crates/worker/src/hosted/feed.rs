@@ -55,8 +55,27 @@ impl Hosted {
             Err(parked) => return self.park(parked, out),
         };
         self.note(entry, &fed);
-        if let Fed::Resolve { number, result } = fed {
-            self.resolve(number, result, entry.position, out);
+        match fed {
+            Fed::Nothing => {}
+            Fed::Resolve { number, result } => self.resolve(number, result, entry.position, out),
+            Fed::Cancel { numbers, failure } => self.cancel(numbers, &failure, entry.position, out),
+        }
+    }
+
+    /// The calls that were open end with the error of the cancel, one after the other: what the body does after each is the same
+    /// in every replay.
+    fn cancel(&mut self, numbers: Vec<u64>, failure: &Failure, seen: Position, out: &mut Vec<Out>) {
+        if let Life::Waiting(host, _) = &self.life {
+            host.cancel();
+        }
+        for number in numbers {
+            if !self.replay.is_open(number) {
+                continue;
+            }
+            self.dropped(number, out);
+            let Life::Waiting(host, _) = &self.life else { return };
+            host.resolve(number, Err(failure.clone()));
+            self.poll(seen, out);
         }
     }
 
@@ -78,6 +97,10 @@ impl Hosted {
                 }
                 self.clock = self.clock.max(entry.at);
             }
+            Fact::Cancelled(cancelled) => {
+                self.cancelled = Some(cancelled.clone());
+                self.clock = self.clock.max(entry.at);
+            }
             Fact::Started(_) | Fact::Lost(_) | Fact::Parked(_) | Fact::Retried | Fact::Ended(_) => {
                 self.clock = self.clock.max(entry.at);
             }
@@ -87,7 +110,7 @@ impl Hosted {
     fn note_attempt(&mut self, at: Timestamp, attempted: &Attempted, fed: &Fed) {
         let known = match fed {
             Fed::Resolve { number, .. } => self.calls.get(number),
-            Fed::Nothing => None,
+            Fed::Nothing | Fed::Cancel { .. } => None,
         };
         match (attempted.retry_at(), known) {
             (Some(due), _) => {
