@@ -36,7 +36,9 @@ pub enum Error {
     #[error("restart from {0} is refused: the instance has not called it; nothing has changed")]
     UnknownStep(String),
     /// A restart from a step would copy too much. Nothing has changed.
-    #[error("restart from a step is refused: the journal is over {limit} bytes; restart from the beginning, nothing has changed")]
+    #[error(
+        "restart from a step is refused: the journal is over {limit} bytes; restart from the beginning, nothing has changed"
+    )]
     JournalTooLarge {
         /// The most that is copied.
         limit: u64,

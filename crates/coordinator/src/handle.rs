@@ -12,7 +12,8 @@ use everstep_engine::{
     start::{MessageKey, NameKey, Start},
 };
 use everstep_protocol::{
-    Fingerprint, InstanceId, InstanceUid, Namespace, Payload, WorkflowName, limits::Limits,
+    Fingerprint, InstanceId, InstanceUid, Namespace, Payload, WorkflowName,
+    limits::Limits,
     start::{Retention, StartReply},
 };
 use everstep_store::Store;

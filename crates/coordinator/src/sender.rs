@@ -103,7 +103,13 @@ impl Outbound {
             Effect::Item(session, item) => self.item(session, item),
             Effect::StepGrant(session, grant) => self.item(session, CoordinatorItem::StepGrant(*grant)),
             Effect::Push { session, head, entries } => {
-                let item = Entries { instance: head.uid, epoch: head.epoch, last: head.position, entries, pause: None };
+                let item = Entries {
+                    instance: head.uid,
+                    epoch: head.epoch,
+                    last: head.position,
+                    entries,
+                    pause: None,
+                };
                 self.item(session, CoordinatorItem::Entries(item));
             }
             Effect::Grant { session, head, direct } => match fresh.get(&head.uid) {

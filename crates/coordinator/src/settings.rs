@@ -91,7 +91,8 @@ impl Settings {
     /// How long ended instances are kept (rule P32).
     pub(crate) fn retention(&self) -> Rules {
         let default = Retention { complete: self.retention_complete, failed: self.retention_failed };
-        let workflows = self.retention_of.iter().map(|(name, retention)| (name.clone(), *retention)).collect();
+        let workflows =
+            self.retention_of.iter().map(|(name, retention)| (name.clone(), *retention)).collect();
         Rules { default, workflows }
     }
 

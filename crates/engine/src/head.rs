@@ -21,8 +21,7 @@ pub enum Status {
 
 impl Status {
     /// Every status, in the order of their codes.
-    pub const ALL: [Self; 5] =
-        [Self::Open, Self::Complete, Self::Errored, Self::Terminated, Self::Cancelled];
+    pub const ALL: [Self; 5] = [Self::Open, Self::Complete, Self::Errored, Self::Terminated, Self::Cancelled];
 
     /// The number that stores keep. Never changes.
     #[must_use]

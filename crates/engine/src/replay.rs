@@ -9,9 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use everstep_protocol::{
     Attempt, BuildName, Call, Failure, FailureKind, Fingerprint, Payload, Policy, Position, StepKey,
     Timestamp,
-    journal::{
-        Attempted, Cancelled, Entry, Fact, Lost, Opened, Outcome, ParkCode, Parked, Progress, Wait,
-    },
+    journal::{Attempted, Cancelled, Entry, Fact, Lost, Opened, Outcome, ParkCode, Parked, Progress, Wait},
 };
 
 /// What a body asked for in a call, as far as replay looks at it.

@@ -39,15 +39,8 @@ pub enum Outcome {
 
 impl Operation {
     /// Every operation.
-    pub const ALL: [Self; 7] = [
-        Self::Pause,
-        Self::Resume,
-        Self::Cancel,
-        Self::Terminate,
-        Self::Retry,
-        Self::Restart,
-        Self::Delete,
-    ];
+    pub const ALL: [Self; 7] =
+        [Self::Pause, Self::Resume, Self::Cancel, Self::Terminate, Self::Retry, Self::Restart, Self::Delete];
 
     /// The word in routes, commands and messages.
     #[must_use]
@@ -75,14 +68,17 @@ impl Operation {
         use Outcome::{Becomes, Gone, Nothing, Refused};
         use StatusWord as S;
         match (self, status) {
-            (Self::Terminate, S::Queued | S::Running | S::Waiting | S::Pausing | S::Paused | S::Attention) => {
-                Becomes(S::Terminated)
-            }
+            (
+                Self::Terminate,
+                S::Queued | S::Running | S::Waiting | S::Pausing | S::Paused | S::Attention,
+            ) => Becomes(S::Terminated),
             (Self::Restart, _) => Becomes(S::Queued),
             (Self::Delete, S::Complete | S::Errored | S::Terminated | S::Cancelled) => Gone,
             (Self::Pause, S::Queued | S::Waiting) => Becomes(S::Paused),
             (Self::Pause, S::Running) => Becomes(S::Pausing),
-            (Self::Pause, S::Pausing | S::Paused) | (Self::Resume, S::Queued | S::Running | S::Waiting) => Nothing,
+            (Self::Pause, S::Pausing | S::Paused) | (Self::Resume, S::Queued | S::Running | S::Waiting) => {
+                Nothing
+            }
             (Self::Resume | Self::Cancel, S::Pausing) | (Self::Cancel, S::Running) => Becomes(S::Running),
             (Self::Resume | Self::Cancel, S::Paused)
             | (Self::Cancel, S::Queued | S::Waiting)

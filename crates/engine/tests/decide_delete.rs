@@ -78,7 +78,11 @@ fn p32_retention_counts_from_the_end_by_how_it_ended() {
         store.pass(1);
         let out = store.tell(What::Expire);
         assert_eq!((out.answer(), store.state()), (Answer::Done, "gone"));
-        assert_eq!(out.writes.deleted[0].forget, Forget::AllButRecentMessages, "a redelivery makes no second (P27)");
+        assert_eq!(
+            out.writes.deleted[0].forget,
+            Forget::AllButRecentMessages,
+            "a redelivery makes no second (P27)"
+        );
     }
 }
 

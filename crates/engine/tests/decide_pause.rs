@@ -45,9 +45,16 @@ fn p29_it_is_paused_only_when_the_lease_has_ended() {
     for (case, end_lease) in ends {
         let mut store = Store::held();
         let out = store.tell(pause("p"));
-        assert_eq!((out.answer(), out.sent(), store.status()), (Answer::Done, vec!["pause"], StatusWord::Pausing));
+        assert_eq!(
+            (out.answer(), out.sent(), store.status()),
+            (Answer::Done, vec!["pause"], StatusWord::Pausing)
+        );
         let out = store.report(|report| report.results = vec![end(&step("a"), 1, ok())]);
-        assert_eq!((out.taken(), store.status()), (vec![Taken::Whole], StatusWord::Pausing), "{case}: what runs ends");
+        assert_eq!(
+            (out.taken(), store.status()),
+            (vec![Taken::Whole], StatusWord::Pausing),
+            "{case}: what runs ends"
+        );
         end_lease(&mut store);
         assert_eq!(store.status(), StatusWord::Paused, "{case}");
         let out = store.tell(What::Claim { session: S2 });
@@ -139,7 +146,11 @@ fn p29_a_remote_attempt_that_runs_ends_and_is_not_followed_by_another() {
         store.tell(pause("p"));
         assert_eq!(store.status(), StatusWord::Pausing, "{case}: it runs still");
         let out = store.tell(ended);
-        assert!(!out.sent().contains(&"offer step") && !out.sent().contains(&"offer"), "{case}: {:?}", out.sent());
+        assert!(
+            !out.sent().contains(&"offer step") && !out.sent().contains(&"offer"),
+            "{case}: {:?}",
+            out.sent()
+        );
         assert_eq!(store.status(), StatusWord::Paused, "{case}");
         store.pass(1_000_000);
         store.tell(resume("r"));

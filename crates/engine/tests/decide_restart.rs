@@ -2,11 +2,7 @@
 
 mod support;
 
-use everstep_engine::{
-    Answer, StatusWord, What,
-    decide::Prepared,
-    keep::keep,
-};
+use everstep_engine::{Answer, StatusWord, What, decide::Prepared, keep::keep};
 use everstep_protocol::{
     Call, Epoch, Generation, Millis, Policy, Position, Run, Timestamp,
     journal::{Attempted, Cancelled, Entry, Fact, Lost, Opened, Outcome, Started, Wait},
@@ -22,7 +18,11 @@ fn restart(id: &str) -> What {
 fn p31_a_restart_is_a_new_run_with_the_same_beginning() {
     let ends: [fn(&mut Store); 5] = [
         |_| {},
-        |store| drop(store.report(|report| report.then = Then::End(everstep_protocol::journal::End::Complete(json("1"))))),
+        |store| {
+            drop(store.report(|report| {
+                report.then = Then::End(everstep_protocol::journal::End::Complete(json("1")))
+            }))
+        },
         |store| drop(store.report(|report| report.then = Then::Park(parked()))),
         |store| drop(store.tell(What::Terminate { operation: "t".to_owned(), reason: None })),
         |store| {
@@ -84,7 +84,11 @@ fn p31_a_restart_that_was_prepared_from_what_has_changed_is_refused() {
     }
     assert_eq!(store.tell(prepared(1, 2)).answer(), Answer::Done);
     assert_eq!((store.head().run, store.head().position, store.head().steps), (Run(2), Position(1), 0));
-    assert_eq!(store.tell(prepared(0, 9)).answer(), Answer::Done, "an operation that is known has its answer");
+    assert_eq!(
+        store.tell(prepared(0, 9)).answer(),
+        Answer::Done,
+        "an operation that is known has its answer"
+    );
 }
 
 fn started() -> Fact {
@@ -119,7 +123,10 @@ fn slept(call: &Call, after: u64) -> [Fact; 2] {
 }
 
 fn journal(facts: Vec<Fact>) -> Vec<Entry> {
-    (1..).zip(facts).map(|(position, fact)| Entry { position: Position(position), at: Timestamp(position as i64), fact }).collect()
+    (1..)
+        .zip(facts)
+        .map(|(position, fact)| Entry { position: Position(position), at: Timestamp(position as i64), fact })
+        .collect()
 }
 
 /// What is kept, as `call after position` and the word of what is about no call.
@@ -154,7 +161,11 @@ fn p31_a_restart_from_a_step_keeps_what_was_called_before_its_outcome_was_known(
     ];
     let entries = journal(facts);
     let of = |call: &Call| keep(&entries, call).map(|kept| shown(&kept));
-    assert_eq!(of(&b).unwrap(), ["started", "a@1", "open s@2", "fired s", "c@2"], "the sibling c stays, d follows from b");
+    assert_eq!(
+        of(&b).unwrap(),
+        ["started", "a@1", "open s@2", "fired s", "c@2"],
+        "the sibling c stays, d follows from b"
+    );
     assert_eq!(of(&a).unwrap(), ["started"], "everything followed from a");
     assert_eq!(of(&c).unwrap(), ["started", "a@1", "open s@2", "b@2", "fired s", "b@2", "d@6"]);
     assert_eq!(of(&d).unwrap(), ["started", "a@1", "open s@2", "b@2", "fired s", "b@2", "c@2"]);

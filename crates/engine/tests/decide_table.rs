@@ -105,16 +105,12 @@ fn row(what: &What) -> [&'static str; 7] {
         "report" => ["attempted ack", "fence", "fence", "fence", "fence", "fence", "fence"],
         "give back" => ["offer -> ready", "nothing", "nothing", "nothing", "nothing", "nothing", "nothing"],
         "due" => ["fired push", "fired push", "fired", "fired offer -> ready", "nothing", "fired", "nothing"],
-        "lease ended" => ["lost offer -> ready", "nothing", "nothing", "nothing", "nothing", "nothing", "nothing"],
-        "step claim" => [
-            "step grant",
-            "step grant",
-            "step grant",
-            "step grant",
-            "step grant",
-            "step grant",
-            "step fence",
-        ],
+        "lease ended" => {
+            ["lost offer -> ready", "nothing", "nothing", "nothing", "nothing", "nothing", "nothing"]
+        }
+        "step claim" => {
+            ["step grant", "step grant", "step grant", "step grant", "step grant", "step grant", "step fence"]
+        }
         "step report" => [
             "attempted step ack push",
             "attempted step ack push",
@@ -124,9 +120,15 @@ fn row(what: &What) -> [&'static str; 7] {
             "attempted step ack",
             "step fence",
         ],
-        "step lease ended" => {
-            ["attempted push", "attempted push", "attempted", "attempted", "attempted", "attempted", "nothing"]
-        }
+        "step lease ended" => [
+            "attempted push",
+            "attempted push",
+            "attempted",
+            "attempted",
+            "attempted",
+            "attempted",
+            "nothing",
+        ],
         "terminate" => [
             "ended fence step fence -> ended",
             "ended fence step fence -> ended",

@@ -36,7 +36,9 @@ use everstep_broker::{Broker, Consume, Consumer, Incoming, MemoryBroker, QueueDe
 use everstep_coordinator::{Coordinator, Handle, StartRequest};
 use everstep_engine::start::NameKey;
 use everstep_protocol::{
-    InstanceId, Namespace, Payload, WorkflowName, name::NameError, payload::PayloadError,
+    InstanceId, Namespace, Payload, WorkflowName,
+    name::NameError,
+    payload::PayloadError,
     start::{Retention, StartReply},
     topology,
 };

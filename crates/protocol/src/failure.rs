@@ -84,11 +84,9 @@ impl FailureKind {
     #[must_use]
     pub const fn is_permanent(self) -> bool {
         match self {
-            Self::TooLarge
-            | Self::Unserialisable
-            | Self::Invalid
-            | Self::LimitReached
-            | Self::Cancelled => true,
+            Self::TooLarge | Self::Unserialisable | Self::Invalid | Self::LimitReached | Self::Cancelled => {
+                true
+            }
             Self::Error | Self::TimedOut | Self::WorkerLost | Self::Panicked | Self::UnknownFunction => false,
         }
     }

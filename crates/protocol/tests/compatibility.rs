@@ -18,6 +18,7 @@ const VARIANTS: &[&str] = &[
     "ask",
     "attempted",
     "beat",
+    "cancelled",
     "claim",
     "complete",
     "end",
@@ -59,6 +60,8 @@ const VARIANTS: &[&str] = &[
 const OPTIONAL: &[&str] = &[
     "attempted.policy",
     "attempted.progress",
+    "cancelled.reason",
+    "entries.pause",
     "errored.data",
     "errored.permanent",
     "errored.retry_after",

@@ -1,6 +1,10 @@
 //! Control operations. Repeating one with the same `Idempotency-Key` gives the first answer (rule W4).
 
-use axum::{Json, extract::State, response::{IntoResponse, Response}};
+use axum::{
+    Json,
+    extract::State,
+    response::{IntoResponse, Response},
+};
 use everstep_engine::{Answer, start::NameKey, transition::Operation as Kind};
 use everstep_protocol::{Call, CallKind, CallName, Millis};
 use serde::Deserialize;
@@ -172,7 +176,9 @@ fn read_within(text: &str) -> Result<Millis, Refusal> {
     if within > Millis::ZERO && within <= WITHIN_MAX {
         Ok(within)
     } else {
-        Err(Refusal::Body(format!("within {text:?} is refused, it must be more than zero and at most {WITHIN_MAX}")))
+        Err(Refusal::Body(format!(
+            "within {text:?} is refused, it must be more than zero and at most {WITHIN_MAX}"
+        )))
     }
 }
 

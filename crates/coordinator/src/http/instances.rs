@@ -57,8 +57,14 @@ pub(super) async fn start(
         app_id: APP_ID.to_owned(),
         message_id: operation.id,
     });
-    let request =
-        StartRequest { namespace: namespace.clone(), workflow: workflow.clone(), id, input, retention, message };
+    let request = StartRequest {
+        namespace: namespace.clone(),
+        workflow: workflow.clone(),
+        id,
+        input,
+        retention,
+        message,
+    };
     let asked = request.id.as_ref().map(ToString::to_string);
     let reply = handle.start(request).await.map_err(|error| match error {
         Error::Unknown { .. } => Refusal::Unknown { id: asked, repeatable },

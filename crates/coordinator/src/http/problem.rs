@@ -163,7 +163,9 @@ impl Refusal {
                 "starts with an id or the header Idempotency-Key can be sent again safely"
             }
             Self::Moved { .. } => "pause the instance first, then try again",
-            Self::Forbidden { operation: "delete", .. } => "ask for it to be terminated first, or wait for its end",
+            Self::Forbidden { operation: "delete", .. } => {
+                "ask for it to be terminated first, or wait for its end"
+            }
             Self::Bug(_) => "please report it, with the coordinator's log",
             _ => return None,
         };

@@ -167,7 +167,9 @@ fn end(end: Option<End>) -> (Option<Box<RawValue>>, Option<Error>, Option<Termin
         None => (None, None, None),
         Some(End::Complete(output)) => (Some(raw(&output)), None, None),
         Some(End::Errored(failure)) => (None, Some(Error::from(failure)), None),
-        Some(End::Terminated { reason } | End::Cancelled { reason }) => (None, None, Some(Termination { reason })),
+        Some(End::Terminated { reason } | End::Cancelled { reason }) => {
+            (None, None, Some(Termination { reason }))
+        }
     }
 }
 
@@ -248,6 +250,7 @@ mod tests {
             served: true,
             waiting: Vec::new(),
             waits: 0,
+            control: everstep_engine::rows::Control::default(),
             parked: None,
             end: None,
         }

@@ -161,7 +161,9 @@ impl Fold {
             Change::Everything => self.everything(before, rows),
             Change::Calls => self.calls(before),
             Change::WaitsDue => self.due_now(uid, now),
-            Change::Control(control) => self.controls.replace_or_insert(uid, *control, rows.controls.contains_key(&uid)),
+            Change::Control(control) => {
+                self.controls.replace_or_insert(uid, *control, rows.controls.contains_key(&uid))
+            }
             Change::ControlEnd => self.controls.delete(uid),
             Change::Expiry(at) => self.expiries.insert(uid, *at),
             Change::ExpiryEnd => self.expiries.delete(uid),

@@ -41,7 +41,10 @@ pub(super) fn cancel(
 
 /// Its time is over: what has not ended by itself is ended.
 pub(super) fn overdue(draft: &mut Draft<'_>) -> Answer {
-    let over = draft.control.and_then(|control| control.cancel).is_some_and(|cancel| cancel.until <= draft.context.now);
+    let over = draft
+        .control
+        .and_then(|control| control.cancel)
+        .is_some_and(|cancel| cancel.until <= draft.context.now);
     if draft.head.status.is_ended() || !over {
         return Answer::Nothing;
     }

@@ -1,6 +1,10 @@
 //! Restart (rule P31): the same instance, id, input and keys, in a new run with a journal of its own. The earlier journal stays.
 
-use everstep_protocol::{Position, Run, journal::{Entry, Fact}, message::{CoordinatorItem, FenceReason}};
+use everstep_protocol::{
+    Position, Run,
+    journal::{Entry, Fact},
+    message::{CoordinatorItem, FenceReason},
+};
 
 use super::{Draft, control::gated};
 use crate::{

@@ -1,7 +1,7 @@
 //! Remote steps: a lease and a fence of their own, beside the instance's (rule W39).
 
 use everstep_protocol::{
-    Attempt, BuildName, CallHash, Epoch, Failure, FailureKind, Millis, Payload, SessionId,
+    Attempt, BuildName, Call, CallHash, Epoch, Failure, FailureKind, Millis, Payload, SessionId,
     journal::{Attempted, Fact, Outcome},
     message::{AttemptOutcome, CoordinatorItem, StepGrant},
 };
@@ -38,7 +38,7 @@ pub(super) fn claim(draft: &mut Draft<'_>, session: SessionId, call: CallHash) -
         }
         None if ready && draft.is_paused() => {
             draft.changes.push(Change::ReadyEnd(Subject::step(call)));
-            draft.hold_step(call, &row);
+            draft.hold_step(call, &row.call);
             refuse(draft, session, call, Epoch(0))
         }
         None if ready => {
@@ -115,13 +115,13 @@ pub(super) fn ended(draft: &mut Draft<'_>, from: &From<'_>, epoch: Option<Epoch>
         let lost = AttemptOutcome::Failed { failure, retry_in: None };
         conclude(draft, from, &row, ran_for, &lost);
     } else {
-        let pool = row.remote.pool.clone();
+        let (pool, called) = (row.remote.pool.clone(), row.call.clone());
         if from.progress.is_some() {
             draft.changes.push(Change::Remote(RemoteRow { progress: from.progress.cloned(), ..row }));
         }
         draft.changes.push(Change::LeaseEnd(Subject::step(from.call)));
         if draft.is_paused() {
-            draft.hold_step(from.call, &row);
+            draft.hold_step(from.call, &called);
             return Answer::Done;
         }
         draft.changes.push(Change::Ready(Subject::step(from.call), Some(pool.clone())));
@@ -218,11 +218,12 @@ impl Draft<'_> {
     }
 
     /// A remote step of a paused instance: its wait is due, and so it is offered at the resume.
-    fn hold_step(&mut self, call: CallHash, row: &RemoteRow) {
-        let since = self.context.rows.waits.get(&(self.uid(), call)).map_or(self.context.now, |wait| wait.since);
+    fn hold_step(&mut self, call: CallHash, called: &Call) {
+        let since =
+            self.context.rows.waits.get(&(self.uid(), call)).map_or(self.context.now, |wait| wait.since);
         self.changes.push(Change::WaitEnd(call));
         self.changes.push(Change::Wait(WaitRow {
-            call: row.call.clone(),
+            call: called.clone(),
             kind: WaitKind::Remote,
             since,
             due_at: Some(self.context.now),

@@ -18,8 +18,8 @@ use everstep_engine::{
 };
 use everstep_protocol::{
     Attempt, BuildName, Call, CallHash, CallKind, CallName, Epoch, Failure, FailureKind, Fingerprint,
-    FunctionName, InstanceId, InstanceUid, Millis, Namespace, Payload, Policy, Pool, Position, Run, SessionId,
-    StepKey, Timestamp, WorkflowName,
+    FunctionName, InstanceId, InstanceUid, Millis, Namespace, Payload, Policy, Pool, Position, Run,
+    SessionId, StepKey, Timestamp, WorkflowName,
     journal::{Entry, Fact, Outcome, ParkCode, Parked, Remote},
     message::{AttemptEnd, AttemptOutcome, CoordinatorItem, Entries, Open, OpenWait, Report, Taken, Then},
 };
@@ -459,7 +459,10 @@ impl Store {
                 tables.heads.insert(head.uid, head.clone()).expect("only heads that exist are written");
             let again = head.run > before.run;
             assert!(again || !before.status.is_ended(), "an ended head changed: {before:?} {head:?}");
-            assert!(head.epoch >= before.epoch && (again || head.position >= before.position), "{before:?} {head:?}");
+            assert!(
+                head.epoch >= before.epoch && (again || head.position >= before.position),
+                "{before:?} {head:?}"
+            );
             if again {
                 let journal = tables.journal.remove(&head.uid).unwrap();
                 // What the batch adds to it comes below.
@@ -562,7 +565,11 @@ impl Store {
         assert_eq!(head.waits as usize, waits.len(), "the waits counter counts the wait rows: {waits:?}");
         assert_eq!(head.ended_at.is_some(), head.status.is_ended());
         assert_eq!(tables.outbox.contains_key(&(uid, head.run)), head.status.is_ended());
-        assert_eq!(tables.expiries.contains_key(&uid), head.status.is_ended(), "what has ended is deleted in time");
+        assert_eq!(
+            tables.expiries.contains_key(&uid),
+            head.status.is_ended(),
+            "what has ended is deleted in time"
+        );
         let control = tables.controls.get(&uid).copied();
         assert_ne!(control, Some(Control::default()), "a row says something");
         let paused = control.is_some_and(|control| control.paused_at.is_some());

@@ -119,12 +119,8 @@ impl InstanceHandle {
 
     fn done(&self, operation: &'static str, answer: Answer) -> Done {
         match answer {
-            Answer::Refused(status) => {
-                Err(OperationError::Refused { operation, status: status.word() })
-            }
-            Answer::Forbidden(status) => {
-                Err(OperationError::Refused { operation, status: status.word() })
-            }
+            Answer::Refused(status) => Err(OperationError::Refused { operation, status: status.word() }),
+            Answer::Forbidden(status) => Err(OperationError::Refused { operation, status: status.word() }),
             Answer::NotParked => Err(OperationError::Refused { operation, status: "not parked" }),
             Answer::Moved => Err(OperationError::Moved(operation)),
             Answer::NotFound => Err(OperationError::NotFound {

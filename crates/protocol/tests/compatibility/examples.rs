@@ -7,8 +7,8 @@ use everstep_protocol::{
     Fingerprint, FunctionName, Generation, Incarnation, InstanceId, InstanceUid, Millis, Namespace, Payload,
     Policy, Pool, Position, Run, SessionId, StepKey, Timestamp, WorkflowName,
     journal::{
-        Attempted, End, Entry, Fact, Lost, Opened as OpenedWait, Outcome, ParkCode, Parked, Progress, Remote,
-        Started, Wait,
+        Attempted, Cancelled, End, Entry, Fact, Lost, Opened as OpenedWait, Outcome, ParkCode, Parked,
+        Progress, Remote, Started, Wait,
     },
     limits::Limits,
     message::{
@@ -235,7 +235,8 @@ fn coordinator_items() -> Vec<(&'static str, CoordinatorItem)> {
     let fence = |why| CoordinatorItem::Fence { instance: INSTANCE, epoch: EPOCH, why };
     let limits = Limits { output_bytes: 1_000, input_bytes: 2_000, steps: 30, journal_bytes: 400_000 };
     let entries = vec![Entry { position: Position(129), at: AT, fact: Fact::Retried }];
-    let part = Entries { instance: INSTANCE, epoch: EPOCH, last: Position(130), entries };
+    let part = Entries { instance: INSTANCE, epoch: EPOCH, last: Position(130), entries, pause: None };
+    let pause = Entries { entries: Vec::new(), pause: Some(true), ..part.clone() };
     vec![
         ("", opened(limits)),
         ("bare", opened(Limits::default())),
@@ -246,6 +247,7 @@ fn coordinator_items() -> Vec<(&'static str, CoordinatorItem)> {
         ("", CoordinatorItem::Grant(grant(true))),
         ("bare", CoordinatorItem::Grant(grant(false))),
         ("", CoordinatorItem::Entries(part)),
+        ("pause", CoordinatorItem::Entries(pause)),
         ("whole", ack(Taken::Whole)),
         ("kept", ack(Taken::Kept)),
         ("results", ack(Taken::Results)),
@@ -396,6 +398,10 @@ fn facts() -> Vec<(&'static str, Fact)> {
         ("remote bare", opened(CallKind::Step, Wait::Remote(remote(Policy::default())))),
         ("remote by", opened_by(CallKind::Step, Wait::Remote(remote(policy())), Some(build()))),
         ("", Fact::Fired { call: call(CallKind::Sleep) }),
+        ("", Fact::Cancelled(Cancelled { reason: Some("enough".to_owned()), until: AT })),
+        ("bare", Fact::Cancelled(Cancelled { reason: None, until: AT })),
+        ("cancelled", Fact::Ended(End::Cancelled { reason: Some("enough".to_owned()) })),
+        ("cancelled bare", Fact::Ended(End::Cancelled { reason: None })),
         ("", Fact::Lost(Lost { slots: 64, counts: true, session: SESSION, progress: Vec::new() })),
         (
             "progress",
@@ -445,6 +451,7 @@ fn words() -> Vec<Example> {
     vec![
         Example::new("words/call_kind", call_kinds),
         Example::new("words/failure_kind", failure_kinds),
+        Example::new("words/failure_kind later", vec![FailureKind::Cancelled]),
         Example::new("words/park_code", park_codes),
         Example::new("words/backoff", vec![Backoff::Constant, Backoff::Linear, Backoff::Exponential]),
         Example::new("words/limit", vec![Limit::Times(0), Limit::Unlimited]),

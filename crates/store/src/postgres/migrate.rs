@@ -23,18 +23,11 @@ struct Migration {
     sql: &'static str,
 }
 
-const MIGRATIONS: &[Migration] = &[
-    Migration {
-        version: 1,
-        name: "tables",
-        sql: include_str!("../../../../migrations/postgres/0001_tables.sql"),
-    },
-    Migration {
-        version: 2,
-        name: "control",
-        sql: include_str!("../../../../migrations/postgres/0002_control.sql"),
-    },
-];
+const MIGRATIONS: &[Migration] = &[Migration {
+    version: 1,
+    name: "tables",
+    sql: include_str!("../../../../migrations/postgres/0001_tables.sql"),
+}];
 
 /// A migration that was applied.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -139,13 +139,10 @@ fn millis_if_any(row: &Row, at: usize) -> Result<Option<Millis>, Fault> {
 }
 
 /// A pause and cancel: when, the position of the cancel's entry, and until when.
-pub(super) fn control(
-    paused_at: Option<i64>,
-    position: Option<i64>,
-    until: Option<i64>,
-) -> Control {
+pub(super) fn control(paused_at: Option<i64>, position: Option<i64>, until: Option<i64>) -> Control {
     let cancel = position.zip(until);
-    let cancel = cancel.map(|(position, until)| Cancel { position: Position(position as u64), until: Timestamp(until) });
+    let cancel = cancel
+        .map(|(position, until)| Cancel { position: Position(position as u64), until: Timestamp(until) });
     Control { paused_at: paused_at.map(Timestamp), cancel }
 }
 

@@ -58,7 +58,8 @@ impl Schedule for PostgresStore {
     }
 
     async fn expired(&self, limit: u32) -> Result<Vec<InstanceUid>, Error> {
-        self.read("looking for what is to be deleted", EXPIRED, params![i64::from(limit)], |row| uid(row, 0)).await
+        self.read("looking for what is to be deleted", EXPIRED, params![i64::from(limit)], |row| uid(row, 0))
+            .await
     }
 
     async fn offer(&self, queues: &[Queue], window: u32, again: Millis) -> Result<Offers, Error> {

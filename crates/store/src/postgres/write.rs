@@ -106,7 +106,8 @@ async fn deleted<'a>(writes: &'a Writes, now: Timestamp, trip: &mut Trip<'a>) ->
     };
     let before: Vec<i64> = rows.iter().map(before).collect();
     trip.execute(sql::MESSAGES_DELETE, params![namespaces, workflows, ids, before]).await?;
-    let outlived: Vec<&Deleted> = rows.iter().filter(|row| row.forget == Forget::AllButRecentMessages).collect();
+    let outlived: Vec<&Deleted> =
+        rows.iter().filter(|row| row.forget == Forget::AllButRecentMessages).collect();
     if !outlived.is_empty() {
         let (namespaces, workflows, ids) = names(&outlived);
         trip.execute(sql::MESSAGES_OUTLIVE, params![namespaces, workflows, ids]).await?;

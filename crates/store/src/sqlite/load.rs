@@ -240,7 +240,9 @@ fn firsts(connection: &Connection, needs: &Needs, loaded: &mut Rows) -> Result<(
         let mut rows = statement.query([uid.0.as_bytes()])?;
         if let Some(row) = rows.next()? {
             let fact = fact::join(column::bytes(row, 1)?, row.get(2)?)?;
-            loaded.firsts.insert(*uid, JournalEntry { position: Position(1), at: column::time(row, 0)?, fact });
+            loaded
+                .firsts
+                .insert(*uid, JournalEntry { position: Position(1), at: column::time(row, 0)?, fact });
         }
     }
     for uid in &needs.expiries {

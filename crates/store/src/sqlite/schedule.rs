@@ -11,8 +11,7 @@ use super::{SqliteStore, column, fault};
 use crate::{Due, Error, Offers, Queue, Schedule};
 
 // By the index wait_due.
-const DUE: &str =
-    "SELECT uid, call, due_at FROM wait WHERE due_at >= ?1 AND due_at <= ?2
+const DUE: &str = "SELECT uid, call, due_at FROM wait WHERE due_at >= ?1 AND due_at <= ?2
     AND NOT EXISTS (SELECT 1 FROM control WHERE control.uid = wait.uid AND paused_at IS NOT NULL)
     ORDER BY due_at LIMIT ?3";
 const NEXT: &str = "SELECT min(due_at) FROM wait WHERE due_at > ?1";

@@ -9,10 +9,7 @@ use super::fault::{Fault, Result};
 use crate::{Error, ErrorKind};
 
 /// The migrations in order; the database's `user_version` says how many it has had.
-const MIGRATIONS: [&str; 2] = [
-    include_str!("../../../../migrations/sqlite/0001_first.sql"),
-    include_str!("../../../../migrations/sqlite/0002_control.sql"),
-];
+const MIGRATIONS: [&str; 1] = [include_str!("../../../../migrations/sqlite/0001_first.sql")];
 
 /// Statements that stay prepared: all of them.
 const STATEMENTS: usize = 256;

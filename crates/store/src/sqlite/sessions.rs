@@ -204,7 +204,15 @@ fn leases(statement: &mut rusqlite::Statement<'_>, session: SessionId) -> fault:
         let LeaseRow { uid, subject, epoch } = lease(row)?;
         let (run, position, reports) = (row.get(3)?, column::count(row, 4)?, column::count(row, 5)?);
         let paused = row.get(6)?;
-        leases.push(Kept { uid, subject, epoch, run: Run(run), position: Position(position), reports, paused });
+        leases.push(Kept {
+            uid,
+            subject,
+            epoch,
+            run: Run(run),
+            position: Position(position),
+            reports,
+            paused,
+        });
     }
     Ok(leases)
 }

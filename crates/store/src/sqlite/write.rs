@@ -75,7 +75,8 @@ const MESSAGES_OUTLIVE: &str = "UPDATE message_decision SET answer = 'was:' || a
     WHERE namespace = ?1 AND workflow = ?2 AND id = ?3 AND substr(answer, 1, 4) <> 'was:'";
 const WAITS_DUE: &str = "UPDATE wait SET due_at = ?2 WHERE uid = ?1 AND due_at < ?2";
 const CONTROL_DELETE: &str = "DELETE FROM control WHERE uid = ?1";
-const CONTROL_INSERT: &str = "INSERT INTO control (uid, paused_at, cancel_position, cancel_until) VALUES (?1, ?2, ?3, ?4)";
+const CONTROL_INSERT: &str =
+    "INSERT INTO control (uid, paused_at, cancel_position, cancel_until) VALUES (?1, ?2, ?3, ?4)";
 const EXPIRY_DELETE: &str = "DELETE FROM expiry WHERE uid = ?1";
 const EXPIRY_INSERT: &str = "INSERT INTO expiry (uid, delete_at) VALUES (?1, ?2)";
 const PARKED_DELETE: &str = "DELETE FROM attention WHERE uid = ?1";
