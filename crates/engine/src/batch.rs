@@ -219,7 +219,7 @@ impl Batch {
             self.fold.entry(&head, entry);
         }
         for change in decision.changes {
-            if change == Change::Everything {
+            if matches!(change, Change::Everything | Change::Calls) {
                 // Leases of this very batch were never stored, so the store cannot name them when it clears the instance.
                 let begun = self.fold.begun_steps(head.uid);
                 self.effects.extend(begun.map(|(call, lease)| Effect::step_over(head.uid, call, lease)));

@@ -109,9 +109,9 @@ fn p30_a_cancel_ends_a_pause() {
     let mut store = busy(Then::Continue);
     store.tell(What::Pause { operation: "p".to_owned() });
     let out = store.tell(cancel("c"));
-    assert_eq!((out.sent(), store.status()), (vec!["go on", "push"], StatusWord::Running));
+    assert_eq!((out.sent(), store.status()), (vec!["go on", "push", "step fence"], StatusWord::Running));
     let mut store = busy(Then::Suspend);
     store.tell(What::Pause { operation: "p".to_owned() });
     let out = store.tell(cancel("c"));
-    assert_eq!((out.sent(), store.status()), (vec!["offer"], StatusWord::Queued));
+    assert_eq!((out.sent(), store.status()), (vec!["offer", "step fence"], StatusWord::Queued));
 }

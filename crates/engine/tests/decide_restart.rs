@@ -113,12 +113,13 @@ fn attempted(call: &Call, attempt: u32, after: u64, done: bool) -> Fact {
         build: build(),
         session: S1,
         outcome,
+        progress: None,
     })
 }
 
 fn slept(call: &Call, after: u64) -> [Fact; 2] {
     let wait = Wait::Sleep { until: NOW };
-    let opened = Opened { call: call.clone(), called_after: Position(after), wait };
+    let opened = Opened { call: call.clone(), called_after: Position(after), wait, build: None };
     [Fact::Opened(opened), Fact::Fired { call: call.clone() }]
 }
 
@@ -202,7 +203,7 @@ fn p31_what_followed_a_cancel_is_not_kept_and_losses_charge_nobody() {
     let (a, b, c) = (step("a"), step("b"), step("clean up"));
     let facts = vec![
         started(),
-        Fact::Lost(Lost { slots: 4, counts: true, session: S1 }),
+        Fact::Lost(Lost { slots: 4, counts: true, session: S1, progress: Vec::new() }),
         attempted(&a, 1, 1, true),
         Fact::Cancelled(Cancelled { reason: None, until: NOW }),
         attempted(&c, 1, 4, true),

@@ -206,7 +206,8 @@ impl Fold {
         self.waits_due.insert(uid);
     }
 
-    /// Nothing of the instance is written, and everything that names it is deleted.
+    /// Nothing of the instance is written, and everything that names it is deleted. One that is ended by this very batch stays
+    /// among the cleared, so that whoever runs its remote steps is told.
     fn delete(&mut self, head: &Head, forget: Forget) {
         let uid = head.uid;
         self.heads.remove(&uid);
@@ -220,7 +221,6 @@ impl Fold {
         self.controls.retain(|other| *other != uid);
         self.expiries.retain(|other| *other != uid);
         self.waits_due.remove(&uid);
-        self.cleared.remove(&uid);
         let name = NameKey {
             namespace: head.namespace.clone(),
             workflow: head.workflow.clone(),

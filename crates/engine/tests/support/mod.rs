@@ -625,7 +625,8 @@ fn forget(tables: &mut Tables, row: &Deleted) {
     tables.names.remove(&row.name);
     tables.journal.remove(&uid);
     tables.earlier.retain(|(other, _), _| *other != uid);
-    tables.leases.retain(|(other, _), _| *other != uid);
+    // Those of remote steps are cleared, and named.
+    tables.leases.retain(|(other, subject), _| *other != uid || *subject != Subject::INSTANCE);
     tables.ready.retain(|(other, _), _| *other != uid);
     tables.waits.retain(|(other, _), _| *other != uid);
     tables.remotes.retain(|(other, _), _| *other != uid);

@@ -1,5 +1,7 @@
 //! How long a start wants its instance kept: a duration for both ends, or one for each.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Deserializer, Serialize, de::Error};
 
 use crate::{Millis, duration::SLEEP_MAX};
@@ -17,16 +19,7 @@ pub struct Retention {
 #[serde(untagged)]
 enum Form {
     Both(Span),
-    Each(Each),
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Each {
-    #[serde(default)]
-    complete: Option<Span>,
-    #[serde(default)]
-    failed: Option<Span>,
+    Each(BTreeMap<String, Option<Span>>),
 }
 
 /// Milliseconds, or text such as `30 days`.
@@ -63,10 +56,17 @@ impl<'de> Deserialize<'de> for Retention {
                 let span = span.read().map_err(D::Error::custom)?;
                 Ok(Self { complete: Some(span), failed: Some(span) })
             }
-            Form::Each(Each { complete, failed }) => Ok(Self {
-                complete: complete.map(Span::read).transpose().map_err(D::Error::custom)?,
-                failed: failed.map(Span::read).transpose().map_err(D::Error::custom)?,
-            }),
+            Form::Each(mut each) => {
+                let mut take = |name| each.remove(name).flatten().map(Span::read).transpose();
+                let complete = take("complete").map_err(D::Error::custom)?;
+                let failed = take("failed").map_err(D::Error::custom)?;
+                match each.keys().next() {
+                    Some(other) => Err(D::Error::custom(format!(
+                        "retention has the field {other:?}, the fields are complete, failed"
+                    ))),
+                    None => Ok(Self { complete, failed }),
+                }
+            }
         }
     }
 }

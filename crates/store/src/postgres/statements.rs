@@ -84,14 +84,14 @@ statements! {
     OUTBOX_INSERT = "INSERT INTO outbox (instance, run, routing_key, message_id, body, created_at)
         SELECT * FROM unnest($1::uuid[], $2::integer[], $3::text[], $4::text[], $5::text[], $6::bigint[])";
     OUTBOX_DELETE = file!("outbox_delete");
-    WAITS_DUE = "UPDATE wait SET due_at = $2::bigint WHERE instance = ANY($1::uuid[]) AND due_at + 0 < $2::bigint";
+    WAITS_DUE = "UPDATE wait SET due_at = $2::bigint WHERE instance = ANY($1::uuid[])
+        AND coalesce(due_at, $2::bigint) < $2::bigint";
     CONTROL_DELETE = "DELETE FROM control WHERE instance = ANY($1::uuid[])";
     CONTROL_INSERT = "INSERT INTO control (instance, paused_at, cancel_position, cancel_until)
         SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[])";
     EXPIRY_DELETE = "DELETE FROM expiry WHERE instance = ANY($1::uuid[])";
     EXPIRY_INSERT = "INSERT INTO expiry (instance, delete_at) SELECT * FROM unnest($1::uuid[], $2::bigint[])";
     HEADS_DELETE = "DELETE FROM instance WHERE id = ANY($1::uuid[])";
-    LEASES_DELETE = "DELETE FROM lease WHERE instance = ANY($1::uuid[])";
     READY_ALL_DELETE = "DELETE FROM ready WHERE instance = ANY($1::uuid[])";
     OPERATIONS_DELETE = "DELETE FROM operation WHERE instance = ANY($1::uuid[])";
     NAMES_DELETE = file!("name_delete");

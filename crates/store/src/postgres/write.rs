@@ -79,7 +79,8 @@ async fn deleted<'a>(writes: &'a Writes, now: Timestamp, trip: &mut Trip<'a>) ->
     let uids: Vec<Uuid> = rows.iter().map(|row| row.uid.0).collect();
     for statement in [
         sql::HEADS_DELETE,
-        sql::LEASES_DELETE,
+        // Those of remote steps are cleared, and named.
+        sql::LEASE_END,
         sql::READY_ALL_DELETE,
         sql::WAIT_CLEAR,
         sql::REMOTE_CLEAR,

@@ -57,7 +57,8 @@ const LEASES_CLEARED: &str =
     "DELETE FROM lease WHERE uid = ?1 AND subject <> zeroblob(16) RETURNING subject, session, epoch";
 const DELETED: [&str; 10] = [
     "DELETE FROM instance WHERE uid = ?1",
-    "DELETE FROM lease WHERE uid = ?1",
+    // Those of remote steps are cleared, and named.
+    "DELETE FROM lease WHERE uid = ?1 AND subject = zeroblob(16)",
     "DELETE FROM ready WHERE uid = ?1",
     "DELETE FROM wait WHERE uid = ?1",
     "DELETE FROM remote_step WHERE uid = ?1",

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use everstep_engine::{Answer, Input, StatusWord, What, retention::Own, rows::Cancel};
 use everstep_protocol::{
-    InstanceUid, Millis, Position, Run, SessionId,
+    InstanceUid, Millis, Policy, Position, Run, SessionId,
     journal::{End, Fact},
     message::{OpenWait, Then},
 };
@@ -14,7 +14,6 @@ use super::scene::{
     Reporting, Scene, name_key, namespace, open_session, payload, remote_wait, sleep, sleeping, start, step,
     succeeded,
 };
-use everstep_protocol::Policy;
 
 fn pause() -> What {
     What::Pause { operation: "p".to_owned() }
@@ -210,6 +209,7 @@ pub(crate) async fn p32_what_is_past_its_retention_is_found_and_deleted_in_small
 }
 
 /// An instance with a row in every table that can name one.
+#[allow(dead_code, reason = "the files of each store use it")]
 pub(crate) async fn with_every_row(scene: &Scene, id: &str) -> InstanceUid {
     let session = SessionId::generate();
     scene.store.open_session(&open_session(session)).await.unwrap();

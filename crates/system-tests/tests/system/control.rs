@@ -212,8 +212,10 @@ on_both! {
             let before = log.count("hang");
             world.begin("booking", how, how).await;
             log.reached("hang", before + 1).await;
-            let cancel = world.handle().cancel(name("booking", how), "c".to_owned(), Some("ann".to_owned()), None);
-            assert_eq!(cancel.await.expect("it is decided"), Answer::Done);
+            world.until("booking", how, "the sleep is recorded", |view| view.waits == 1).await;
+            let reason = Some("ann".to_owned());
+            let cancel = world.handle().cancel(name("booking", how), "c".to_owned(), reason, None).await;
+            assert_eq!(cancel.expect("it is decided"), Answer::Done);
             assert_eq!(world.end("booking", how).await.status, status);
             let words: Vec<_> = world.journal("booking", how).await.iter().map(|entry| entry.fact.word()).collect();
             assert_eq!(words, ["started", "opened", "cancelled", "opened", "fired", "attempted", "ended"], "{how}");
