@@ -87,6 +87,11 @@ settings: ## Write the page of all settings from the code that reads them
 	cargo run -q $(LOCKED) -p everstep-cli --bin everstep -- settings --reference > docs/reference/settings.md.new
 	mv docs/reference/settings.md.new docs/reference/settings.md
 
+.PHONY: transitions
+transitions: ## Write the page of what each operation does in each status, from the engine's table
+	cargo run -q $(LOCKED) -p everstep-cli --bin everstep -- settings --transitions > docs/reference/transitions.md.new
+	mv docs/reference/transitions.md.new docs/reference/transitions.md
+
 .PHONY: clean
 clean: ## Remove what cargo built
 	cargo clean

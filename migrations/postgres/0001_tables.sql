@@ -33,13 +33,18 @@ CREATE TABLE instance (
     deaths integer NOT NULL CHECK (deaths >= 0),
     events bigint NOT NULL CHECK (events >= 0),
     unread bigint NOT NULL CHECK (unread BETWEEN 0 AND events),
-    status smallint NOT NULL CHECK (status BETWEEN 0 AND 3),
+    status smallint NOT NULL CHECK (status BETWEEN 0 AND 4),
     ended_at bigint,
+    keep_complete bigint CHECK (keep_complete >= 0),
+    keep_failed bigint CHECK (keep_failed >= 0),
     CONSTRAINT ended_has_a_time CHECK ((status <> 0) = (ended_at IS NOT NULL)),
     CONSTRAINT ended_waits_for_nothing CHECK (status = 0 OR waits = 0)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000,
         autovacuum_vacuum_cost_delay = 0);
-COMMENT ON COLUMN instance.status IS '0 open, 1 complete, 2 errored, 3 terminated';
+COMMENT ON COLUMN instance.status IS '0 open, 1 complete, 2 errored, 3 terminated, 4 cancelled';
+COMMENT ON COLUMN instance.keep_complete IS
+    'milliseconds from an end with an output to the deletion; null: as the workflow says; never changes';
+COMMENT ON COLUMN instance.keep_failed IS 'the same from any other end';
 -- Lists of one workflow, newest first. All its columns are immutable. The id is in it as bytes, which order as the id does:
 -- while the table is small, the planner would else search this index for an id, and read all of it (rule W37).
 CREATE INDEX instance_by_workflow ON instance (namespace, workflow, uuid_send(id));
@@ -73,6 +78,8 @@ CREATE TABLE message_decision (
 -- A decision that met an instance is kept as long as that, so cleaning never looks at it.
 CREATE INDEX message_decision_by_time ON message_decision (decided_at)
     WHERE substr(answer, 1, 7) NOT IN ('created', 'exists:', 'conflic');
+-- A deleted instance takes them along; what is to outlive it gets another answer, and is cleaned by its time.
+CREATE INDEX message_decision_by_instance ON message_decision (namespace, workflow, id);
 
 -- The journals: insert-only. `entry` is the fact as MessagePack without its payload, `payload` the JSON text that was
 -- taken out of it: a step's output, an input, the instance's output.
@@ -87,7 +94,7 @@ CREATE TABLE journal (
     payload text,
     PRIMARY KEY (instance, run, position)
 );
-COMMENT ON COLUMN journal.kind IS '1 started, 2 attempted, 3 opened, 4 fired, 5 lost, 6 parked, 7 retried, 8 ended, 9 delivered, 10 closed';
+COMMENT ON COLUMN journal.kind IS '1 started, 2 attempted, 3 opened, 4 fired, 5 lost, 6 parked, 7 retried, 8 ended, 9 delivered, 10 closed, 12 cancelled, 14 patched';
 
 -- The side tables of open instances. `subject` is zero for the instance itself, else the hash of a remote step's call.
 
@@ -192,6 +199,29 @@ CREATE TABLE attention (
     since bigint NOT NULL,
     code text COLLATE "C" NOT NULL,
     message text NOT NULL
+);
+
+-- Pauses and cancels in force: one row an open instance that has one. `cancel_position` is the entry that says so.
+CREATE TABLE control (
+    instance uuid PRIMARY KEY,
+    paused_at bigint,
+    cancel_position bigint CHECK (cancel_position > 0),
+    cancel_until bigint,
+    CONSTRAINT control_says_something CHECK (paused_at IS NOT NULL OR cancel_until IS NOT NULL),
+    CONSTRAINT cancel_is_whole CHECK ((cancel_until IS NULL) = (cancel_position IS NULL))
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX control_by_deadline ON control (cancel_until) WHERE cancel_until IS NOT NULL;
+
+-- When ended instances are deleted (rule P32).
+CREATE TABLE expiry (
+    instance uuid PRIMARY KEY,
+    delete_at bigint NOT NULL
+);
+CREATE INDEX expiry_by_time ON expiry (delete_at);
+
+-- Deleted instances whose journals are still to be removed, a part at a time.
+CREATE TABLE journal_cut (
+    instance uuid PRIMARY KEY
 );
 
 -- First answers of control operations (rule W4).

@@ -17,8 +17,8 @@ CREATE TABLE instance (
     id            TEXT    NOT NULL,
     run           INTEGER NOT NULL CHECK (run >= 1),
     generation    INTEGER NOT NULL CHECK (generation >= 1),
-    -- 0 open, 1 complete, 2 errored, 3 terminated.
-    status        INTEGER NOT NULL CHECK (status BETWEEN 0 AND 3),
+    -- 0 open, 1 complete, 2 errored, 3 terminated, 4 cancelled.
+    status        INTEGER NOT NULL CHECK (status BETWEEN 0 AND 4),
     epoch         INTEGER NOT NULL CHECK (epoch >= 0),
     position      INTEGER NOT NULL CHECK (position >= 0),
     reports       INTEGER NOT NULL,
@@ -30,6 +30,9 @@ CREATE TABLE instance (
     unread        INTEGER NOT NULL,
     created_at    INTEGER NOT NULL,
     ended_at      INTEGER,
+    -- How long its start wants it kept after its end, in milliseconds; null as its workflow says. Never changes.
+    keep_complete INTEGER CHECK (keep_complete >= 0),
+    keep_failed   INTEGER CHECK (keep_failed >= 0),
     CHECK ((status <> 0) = (ended_at IS NOT NULL))
 ) STRICT, WITHOUT ROWID;
 
@@ -62,6 +65,8 @@ CREATE TABLE message_decision (
 -- A decision that met an instance is kept as long as that, so cleaning never looks at it.
 CREATE INDEX message_decision_at ON message_decision (at)
     WHERE substr(answer, 1, 7) NOT IN ('created', 'exists:', 'conflic');
+-- A deleted instance takes them along; what is to outlive it gets another answer, and is cleaned by its time.
+CREATE INDEX message_decision_instance ON message_decision (namespace, workflow, id);
 
 CREATE TABLE journal (
     uid      BLOB    NOT NULL,
@@ -181,6 +186,29 @@ CREATE TABLE attention (
     at      INTEGER NOT NULL,
     code    TEXT    NOT NULL,
     message TEXT    NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Pauses and cancels in force: one row an open instance that has one. `cancel_position` is the entry that says so.
+CREATE TABLE control (
+    uid             BLOB    NOT NULL PRIMARY KEY,
+    paused_at       INTEGER,
+    cancel_position INTEGER CHECK (cancel_position >= 1),
+    cancel_until    INTEGER,
+    CHECK (paused_at IS NOT NULL OR cancel_until IS NOT NULL),
+    CHECK ((cancel_until IS NULL) = (cancel_position IS NULL))
+) STRICT, WITHOUT ROWID;
+CREATE INDEX control_deadline ON control (cancel_until) WHERE cancel_until IS NOT NULL;
+
+-- When ended instances are deleted (rule P32).
+CREATE TABLE expiry (
+    uid       BLOB    NOT NULL PRIMARY KEY,
+    delete_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX expiry_time ON expiry (delete_at);
+
+-- Deleted instances whose journals are still to be removed, a part at a time.
+CREATE TABLE journal_cut (
+    uid BLOB NOT NULL PRIMARY KEY
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE operation (

@@ -153,6 +153,54 @@ pub enum InstancesCommand {
         /// Its journal too
         #[arg(long)]
         journal: bool,
+        /// The journal of an earlier run
+        #[arg(long, value_name = "N", requires = "journal")]
+        run: Option<u32>,
+    },
+    /// Let what runs of an instance finish, and nothing more begin
+    Pause {
+        /// Which
+        #[command(flatten)]
+        instance: InstanceArgs,
+    },
+    /// Let a paused instance go on
+    Resume {
+        /// Which
+        #[command(flatten)]
+        instance: InstanceArgs,
+    },
+    /// Ask an instance to end by itself, with its clean-up
+    Cancel {
+        /// Which
+        #[command(flatten)]
+        instance: InstanceArgs,
+        /// Why; stands in its journal
+        #[arg(long)]
+        reason: Option<String>,
+        /// How long it may take, such as "5 min"; then it is terminated
+        #[arg(long, value_name = "DURATION")]
+        within: Option<String>,
+    },
+    /// Run an instance again, in a new run with the same input and keys
+    Restart {
+        /// Which
+        #[command(flatten)]
+        instance: InstanceArgs,
+        /// Begin again at this step; what was called before its outcome was known stays
+        #[arg(long, value_name = "NAME")]
+        from: Option<String>,
+        /// Which call of that name; the first if absent
+        #[arg(long, requires = "from")]
+        count: Option<u32>,
+    },
+    /// Remove every trace of an ended instance
+    Delete {
+        /// Which
+        #[command(flatten)]
+        instance: InstanceArgs,
+        /// Terminate it first if it has not ended
+        #[arg(long)]
+        terminate: bool,
     },
     /// End an instance now
     Terminate {
@@ -186,7 +234,8 @@ pub struct ListArgs {
     /// Only this workflow
     #[arg(long)]
     pub workflow: Option<WorkflowName>,
-    /// Only this status: queued, running, waiting, attention, complete, errored or terminated
+    /// Only this status: queued, running, waiting, pausing, paused, attention, complete, errored,
+    /// terminated or cancelled
     #[arg(long)]
     pub status: Option<String>,
     /// How many, 1 to 200; default 50
@@ -241,6 +290,9 @@ pub struct SettingsArgs {
     /// Print the reference page of all settings instead
     #[arg(long)]
     pub reference: bool,
+    /// Print what each operation does in each status instead
+    #[arg(long, conflicts_with = "reference")]
+    pub transitions: bool,
 }
 
 #[cfg(test)]

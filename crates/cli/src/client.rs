@@ -132,10 +132,12 @@ impl Client {
         &self,
         workflow: &WorkflowName,
         id: &InstanceId,
+        run: Option<u32>,
         after: u64,
     ) -> Result<Answer, Failure> {
         let mut url = self.url(&["workflows", workflow.as_str(), "instances", id.as_str(), "journal"]);
         url.query_pairs_mut().append_pair("after", &after.to_string()).append_pair("limit", "1000");
+        query(&mut url, &[("run", &run.map(|run| run.to_string()))]);
         self.get(url).await
     }
 
@@ -162,10 +164,35 @@ impl Client {
         self.send(request, "trying again is safe").await
     }
 
-    /// Lets a parked instance go on.
-    pub async fn retry(&self, workflow: &WorkflowName, id: &InstanceId) -> Result<Answer, Failure> {
-        let url = self.url(&["workflows", workflow.as_str(), "instances", id.as_str(), "retry"]);
-        let request = self.http.post(url).header("idempotency-key", Uuid::now_v7().to_string());
+    /// Does an operation to an instance.
+    pub async fn operate(
+        &self,
+        workflow: &WorkflowName,
+        id: &InstanceId,
+        operation: &str,
+        body: &impl Serialize,
+    ) -> Result<Answer, Failure> {
+        let url = self.url(&["workflows", workflow.as_str(), "instances", id.as_str(), operation]);
+        let request = self.json(Method::POST, url, body)?;
+        let advice = match operation {
+            "restart" => "look at the instance before trying again: each restart begins a new run",
+            _ => "trying again is safe",
+        };
+        self.send(request, advice).await
+    }
+
+    /// Deletes an instance.
+    pub async fn delete(
+        &self,
+        workflow: &WorkflowName,
+        id: &InstanceId,
+        terminate: bool,
+    ) -> Result<Answer, Failure> {
+        let mut url = self.url(&["workflows", workflow.as_str(), "instances", id.as_str()]);
+        if terminate {
+            url.query_pairs_mut().append_pair("terminate", "true");
+        }
+        let request = self.http.delete(url).header("idempotency-key", Uuid::now_v7().to_string());
         self.send(request, "trying again is safe").await
     }
 

@@ -32,6 +32,17 @@ pub enum Error {
         /// Why.
         error: Box<Error>,
     },
+    /// A restart names a step that the instance has not called. Nothing has changed.
+    #[error("restart from {0} is refused: the instance has not called it; nothing has changed")]
+    UnknownStep(String),
+    /// A restart from a step would copy too much. Nothing has changed.
+    #[error(
+        "restart from a step is refused: the journal is over {limit} bytes; restart from the beginning, nothing has changed"
+    )]
+    JournalTooLarge {
+        /// The most that is copied.
+        limit: u64,
+    },
     /// The settings cannot work.
     #[error("the settings cannot work: {}", .0.join("; "))]
     Settings(Vec<String>),
@@ -63,7 +74,11 @@ impl Error {
                 | everstep_store::ErrorKind::NotMigrated
                 | everstep_store::ErrorKind::InUse => ErrorKind::Broken,
             },
-            Self::Settings(_) | Self::BatchSize(_) | Self::BatchItem { .. } => ErrorKind::Refused,
+            Self::Settings(_)
+            | Self::BatchSize(_)
+            | Self::BatchItem { .. }
+            | Self::UnknownStep(_)
+            | Self::JournalTooLarge { .. } => ErrorKind::Refused,
         }
     }
 

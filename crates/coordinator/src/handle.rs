@@ -1,5 +1,7 @@
 //! What the HTTP API, the CLI's embedded mode and tests ask of a running coordinator.
 
+mod control;
+
 use std::{
     sync::{Arc, atomic::Ordering},
     time::Duration,
@@ -11,8 +13,9 @@ use everstep_engine::{
     start::{MessageKey, NameKey, Start},
 };
 use everstep_protocol::{
-    EventKey, EventType, Fingerprint, InstanceId, Namespace, Payload, WorkflowName, limits::Limits,
-    start::StartReply,
+    EventKey, EventType, Fingerprint, InstanceId, Namespace, Payload, WorkflowName,
+    limits::Limits,
+    start::{Retention, StartReply},
 };
 use everstep_store::Store;
 
@@ -46,6 +49,8 @@ pub struct StartRequest {
     pub id: Option<InstanceId>,
     /// The input.
     pub input: Payload,
+    /// How long the instance is kept after its end, where it differs from what its workflow says (rule P32).
+    pub retention: Retention,
     /// What a resend of the same request is known by, if it has no id of its own.
     pub message: Option<MessageKey>,
 }
@@ -113,27 +118,12 @@ impl Handle {
         Ok(futures::future::join_all(answers).await)
     }
 
-    /// Terminates an instance. The same `operation` gets its first answer again (rule W4).
-    pub async fn terminate(
-        &self,
-        name: NameKey,
-        operation: String,
-        reason: Option<String>,
-    ) -> Result<Answer, Error> {
-        self.on("terminate an instance", &name, What::Terminate { operation, reason }).await
-    }
-
     /// Sends an event to an instance, and answers after the commit. The same id gets its first answer again (rule P24).
     ///
     /// Errors: [`Error::Unknown`] when the decision did not come in time; repeating with the same id is safe.
     pub async fn send_event(&self, name: NameKey, event: EventRequest) -> Result<Answer, Error> {
         let event = prepare_event(event, self.shared.settings.limits)?;
         self.on("send an event", &name, What::Event(event)).await
-    }
-
-    /// Lets a parked instance go on (rule P41).
-    pub async fn retry(&self, name: NameKey, operation: String) -> Result<Answer, Error> {
-        self.on("retry an instance", &name, What::Retry { operation }).await
     }
 
     /// The store, for views.
@@ -214,6 +204,7 @@ pub(crate) fn prepare(shared: &Shared, start: StartRequest) -> Result<Start, Err
         input: start.input,
         fingerprint,
         seed: shared.chance.seed(),
+        retention: start.retention,
         message: start.message,
     })
 }

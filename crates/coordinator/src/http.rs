@@ -14,8 +14,12 @@
 //! | `GET /v1/{namespace}/workflows/{workflow}/instances` | list those of a workflow |
 //! | `GET /v1/{namespace}/instances` | list all of a namespace |
 //! | `GET /v1/{namespace}/workflows/{workflow}/instances/{id}` | one instance |
-//! | `GET .../{id}/journal` | its journal |
+//! | `DELETE .../{id}` | delete it; `?terminate=true` ends it first |
+//! | `GET .../{id}/journal` | its journal; `?run=` that of an earlier run |
 //! | `POST .../{id}/events/{type}` | send it an event |
+//! | `POST .../{id}/pause`, `.../resume` | let nothing more begin; let it go on |
+//! | `POST .../{id}/cancel` | ask it to end by itself |
+//! | `POST .../{id}/restart` | run it again, from the beginning or from a step |
 //! | `POST .../{id}/terminate` | end it now |
 //! | `POST .../{id}/retry` | let a parked one go on |
 //! | `GET /v1/{namespace}/rejected` | messages that could not be accepted |
@@ -106,8 +110,12 @@ pub fn router(handle: Handle) -> Router {
     Router::new()
         .route(of_workflow, post(instances::start).get(instances::list_of_workflow))
         .route("/v1/{namespace}/instances", get(instances::list))
-        .route(&of_instance(""), get(instances::get))
+        .route(&of_instance(""), get(instances::get).delete(control::delete))
         .route(&of_instance("/journal"), get(journal::get))
+        .route(&of_instance("/pause"), post(control::pause))
+        .route(&of_instance("/resume"), post(control::resume))
+        .route(&of_instance("/cancel"), post(control::cancel))
+        .route(&of_instance("/restart"), post(control::restart))
         .route(&of_instance("/terminate"), post(control::terminate))
         .route(&of_instance("/retry"), post(control::retry))
         .route("/v1/{namespace}/rejected", get(rejected::list))

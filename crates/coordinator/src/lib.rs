@@ -10,11 +10,12 @@
 //! | sessions | opens, hears and ends sessions | as it comes | the active consumer |
 //! | watch | ends silent and unroutable sessions, hands their leases on | 1 s | duty `watch` |
 //! | timers | finds due waits | when the next is due, 1 s at most | duty `timers`; its own near ones every coordinator |
+//! | deadlines | ends what was cancelled and did not end in time | 1 s | duty `timers` |
 //! | dispatch | offers what waits in the store | 0.5 s | duty `dispatch` |
 //! | outbox | publishes lifecycle messages, and again what was not confirmed | as it comes, 5 s | every coordinator, duty `outbox` |
 //! | rejections | records what can never be accepted | as it comes | every coordinator |
 //! | measure | measures what rejected records take, and stops the intake of a namespace at the bound | 5 s | every coordinator |
-//! | clean | deletes what is past its time | 60 s | duty `clean` |
+//! | clean | deletes what is past its time, and journals of deleted instances | 60 s, and when one was deleted | duty `clean` |
 //!
 //! What it does not do: no rule about instances stands here, they are the engine's; no SQL, no AMQP.
 

@@ -55,7 +55,7 @@ pub(crate) async fn send_entries(shared: &Shared, session: SessionId, asked: Vec
     let mut outbound = Outbound::default();
     for (asked, entries) in asked.into_iter().zip(parts) {
         let last = entries.last().map_or(asked.range.after, |entry| entry.position);
-        let item = Entries { instance: asked.range.uid, epoch: asked.epoch, last, entries };
+        let item = Entries { instance: asked.range.uid, epoch: asked.epoch, last, entries, pause: None };
         outbound.item(session, CoordinatorItem::Entries(item));
     }
     shared.broker.send(outbound.messages(shared)).await.is_ok()
@@ -103,7 +103,13 @@ impl Outbound {
             Effect::Item(session, item) => self.item(session, item),
             Effect::StepGrant(session, grant) => self.item(session, CoordinatorItem::StepGrant(*grant)),
             Effect::Push { session, head, entries } => {
-                let item = Entries { instance: head.uid, epoch: head.epoch, last: head.position, entries };
+                let item = Entries {
+                    instance: head.uid,
+                    epoch: head.epoch,
+                    last: head.position,
+                    entries,
+                    pause: None,
+                };
                 self.item(session, CoordinatorItem::Entries(item));
             }
             Effect::Grant { session, head, direct } => match fresh.get(&head.uid) {

@@ -1,6 +1,7 @@
 //! The services around the loop. Each has one job and ends with the coordinator.
 
 pub(crate) mod clean;
+pub(crate) mod deadlines;
 pub(crate) mod dispatch;
 pub(crate) mod duties;
 pub(crate) mod events;

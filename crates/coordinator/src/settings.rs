@@ -1,7 +1,10 @@
 //! The coordinator's settings.
 
+use std::collections::BTreeMap;
+
+use everstep_engine::retention::{Retention, Rules};
 use everstep_protocol::{
-    Millis, Namespace,
+    Millis, Namespace, WorkflowName,
     limits::{Limits, PAYLOAD_BYTES_MAX},
 };
 use serde::{Deserialize, Serialize};
@@ -42,6 +45,16 @@ pub struct Settings {
     pub deaths_max: u32,
     /// Runnable instances go straight to workers that announced room. Default true.
     pub direct_grants: bool,
+    /// How long a cancelled instance may take to end by itself before it is terminated, in milliseconds, where the cancel does
+    /// not say. Default 300,000.
+    pub cancel_within: Millis,
+    /// How long an instance that completed is kept, in milliseconds. Default 30 days.
+    pub retention_complete: Millis,
+    /// How long an instance that ended in any other way is kept, in milliseconds. Default 30 days.
+    pub retention_failed: Millis,
+    /// The same by workflow: `{ fulfil = { complete = 86400000, failed = 2592000000 } }`. Default: none. It counts for instances
+    /// that end from then on.
+    pub retention_of: BTreeMap<WorkflowName, Retention>,
     /// Limits of sizes and counts.
     #[serde(deserialize_with = "strict_limits")]
     pub limits: Limits,
@@ -65,12 +78,24 @@ impl Default for Settings {
             second_at: 64,
             deaths_max: 10,
             direct_grants: true,
+            cancel_within: Millis(300_000),
+            retention_complete: Retention::DEFAULT.complete,
+            retention_failed: Retention::DEFAULT.failed,
+            retention_of: BTreeMap::new(),
             limits: Limits::default(),
         }
     }
 }
 
 impl Settings {
+    /// How long ended instances are kept (rule P32).
+    pub(crate) fn retention(&self) -> Rules {
+        let default = Retention { complete: self.retention_complete, failed: self.retention_failed };
+        let workflows =
+            self.retention_of.iter().map(|(name, retention)| (name.clone(), *retention)).collect();
+        Rules { default, workflows }
+    }
+
     /// Every problem, not only the first.
     #[must_use]
     pub fn validate(&self) -> Vec<String> {
@@ -109,6 +134,7 @@ impl Settings {
             "limits.event_bytes must be 1 to 8388608: a message carries it whole",
         );
         check(self.limits.events_unread > 0, "limits.events_unread must be more than zero");
+        check((1..=86_400_000).contains(&self.cancel_within.as_u64()), "cancel_within must be 1 ms to a day");
         check(self.deaths_max >= 2, "deaths_max must be at least 2");
         problems
     }

@@ -51,6 +51,8 @@ pub(crate) struct Shared {
     pub(crate) near_changed: Notify,
     pub(crate) backlog: Notify,
     pub(crate) orphans: Notify,
+    /// An instance was deleted: its journal is to be removed.
+    pub(crate) sweep: Notify,
     pub(crate) stopping: AtomicBool,
     pub(crate) turned_ms: AtomicU64,
     pub(crate) began: Instant,
@@ -105,7 +107,11 @@ impl Shared {
         let (arrivals, arrivals_end) = mpsc::unbounded_channel();
         let (lifecycles, lifecycles_end) = mpsc::unbounded_channel();
         let (rejections, rejections_end) = mpsc::unbounded_channel();
-        let rules = Rules { limits: settings.limits, deaths_max: settings.deaths_max };
+        let rules = Rules {
+            limits: settings.limits,
+            deaths_max: settings.deaths_max,
+            retention: settings.retention(),
+        };
         let began = Instant::now();
         let mut room = Room::default();
         room.set_backlog(settings.window, HashSet::new(), HashSet::new());
@@ -134,6 +140,7 @@ impl Shared {
             near_changed: Notify::new(),
             backlog: Notify::new(),
             orphans: Notify::new(),
+            sweep: Notify::new(),
             stopping: AtomicBool::new(false),
             turned_ms: AtomicU64::new(0),
             began,

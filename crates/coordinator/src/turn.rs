@@ -50,6 +50,8 @@ struct Decided {
     near: Vec<(everstep_protocol::Timestamp, InstanceUid, everstep_protocol::CallHash)>,
     lifecycles: Vec<everstep_engine::lifecycle::Lifecycle>,
     held_back: bool,
+    /// Waits became due that a scan has passed.
+    resumed: bool,
 }
 
 /// Runs a batch to its end: repeated while the store is away, in halves when the store refuses it (rule W20).
@@ -134,6 +136,7 @@ fn decide(shared: Arc<Shared>, inputs: Arc<Vec<Input>>, out: Arc<Mutex<Decided>>
             near: near(&writes),
             lifecycles: writes.outbox.clone(),
             held_back: writes.ready.iter().any(|row| !row.offered),
+            resumed: !writes.waits_due.is_empty(),
         };
         *out.lock().unwrap_or_else(PoisonError::into_inner) = decided;
         writes
@@ -171,6 +174,9 @@ async fn conclude(
 ) {
     if !decided.near.is_empty() {
         shared.near.lock().unwrap_or_else(PoisonError::into_inner).extend(&decided.near);
+        shared.near_changed.notify_one();
+    }
+    if decided.resumed {
         shared.near_changed.notify_one();
     }
     if decided.held_back {
@@ -411,7 +417,8 @@ const fn answer_word(answer: &Answer) -> &'static str {
         Answer::Fenced => "fenced",
         Answer::FromTheFuture => "from_the_future",
         Answer::Parked => "parked",
-        Answer::Refused(_) => "refused",
+        Answer::Refused(_) | Answer::Forbidden(_) => "refused",
+        Answer::Moved => "moved",
         Answer::NotParked => "not_parked",
         Answer::NotFound => "not_found",
         Answer::Created => "created",

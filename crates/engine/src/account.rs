@@ -38,6 +38,8 @@ pub struct Kept {
     pub position: Position,
     /// The number of the last report taken from its lease.
     pub reports: u64,
+    /// The instance is being paused.
+    pub paused: bool,
 }
 
 /// What a session lacks of an instance that it holds.
@@ -49,6 +51,8 @@ pub struct Lack {
     pub entries_after: Option<Position>,
     /// It lacks the answer to reports up to the last that was taken.
     pub ack: bool,
+    /// It has to give the lease up, since the instance is being paused (rule P29): said until it has.
+    pub pause: bool,
 }
 
 /// What a heartbeat showed.
@@ -128,7 +132,8 @@ fn lack(held: &Held, kept: &Kept) -> Option<Lack> {
     }
     let entries_after = (held.position < kept.position).then_some(held.position);
     let ack = held.reports.is_some_and(|answered| answered < kept.reports);
-    (entries_after.is_some() || ack).then_some(Lack { kept: *kept, entries_after, ack })
+    let lack = Lack { kept: *kept, entries_after, ack, pause: kept.paused };
+    (entries_after.is_some() || ack || kept.paused).then_some(lack)
 }
 
 fn not_yours(heartbeat: &Heartbeat, kept: &[Kept], shown: &mut Shown) {
@@ -162,6 +167,7 @@ mod tests {
             run: Run(2),
             position: Position(position),
             reports,
+            paused: false,
         }
     }
 
@@ -199,7 +205,7 @@ mod tests {
     fn w06_what_the_holder_lacks_follows_from_position_and_reports() {
         let stored = kept(3, 10, 4);
         let lack = |entries_after: Option<u64>, ack| {
-            vec![Lack { kept: stored, entries_after: entries_after.map(Position), ack }]
+            vec![Lack { kept: stored, entries_after: entries_after.map(Position), ack, pause: false }]
         };
         let cases = [
             ("up to date", held(3, 10, 4), vec![]),

@@ -10,13 +10,13 @@ use std::{
 };
 
 use everstep_protocol::{
-    InstanceUid, SessionId, Timestamp,
+    InstanceUid, Position, SessionId, Timestamp,
     journal::{Entry, Fact, ParkCode, Parked},
     limits::Limits,
     message::{CoordinatorItem, FenceReason},
 };
 
-pub use self::writes::{DeliveryRow, JournalRow, NameRow, ReadyRow, Writes};
+pub use self::writes::{Deleted, DeliveryRow, JournalRow, NameRow, ReadyRow, Writes};
 use crate::{
     decide::{Context, decide},
     effect::{Answer, Change, Decision, Effect},
@@ -24,7 +24,7 @@ use crate::{
     input::{Input, What},
     mailbox::{KnownEvent, SentEvent},
     place::{Place, Room},
-    rows::{Rows, Subject},
+    rows::{Control, Rows, Subject},
     start::{Admission, Decided, Existing, MessageKey, NameKey, Start, admit},
 };
 
@@ -52,11 +52,13 @@ pub struct Rules {
     pub limits: Limits,
     /// Holders that may die in a row without progress before the instance is parked. Default 10.
     pub deaths_max: u32,
+    /// How long ended instances are kept (rule P32).
+    pub retention: crate::retention::Rules,
 }
 
 impl Default for Rules {
     fn default() -> Self {
-        Self { limits: Limits::default(), deaths_max: 10 }
+        Self { limits: Limits::default(), deaths_max: 10, retention: crate::retention::Rules::default() }
     }
 }
 
@@ -146,6 +148,7 @@ impl Batch {
             now: self.loaded.now,
             limits: &self.rules.limits,
             deaths_max: self.rules.deaths_max,
+            retention: &self.rules.retention,
             place,
         };
         let decision = catch_unwind(AssertUnwindSafe(|| decide(head, what, context)))
@@ -209,24 +212,45 @@ impl Batch {
     /// Applies a decision to what later inputs of the batch will read, and to what will be written.
     fn record(&mut self, before: &Head, decision: Decision) -> Answer {
         let head = decision.head.unwrap_or_else(|| before.clone());
+        let mut gone = false;
+        if let Some(first) = decision.entries.first().filter(|entry| entry.position == Position(1)) {
+            self.loaded.rows.firsts.insert(head.uid, first.clone());
+        }
         for entry in decision.entries {
             self.fold.entry(&head, entry);
         }
         for change in decision.changes {
-            if change == Change::Everything {
+            if matches!(change, Change::Everything | Change::Calls) {
                 // Leases of this very batch were never stored, so the store cannot name them when it clears the instance.
                 let begun = self.fold.begun_steps(head.uid);
                 self.effects.extend(begun.map(|(call, lease)| Effect::step_over(head.uid, call, lease)));
             }
             self.fold.change(before, &head, &change, &self.loaded.rows, self.loaded.now);
-            overlay(&mut self.loaded.rows, head.uid, change);
+            gone |= matches!(change, Change::Delete(_));
+            overlay(&mut self.loaded.rows, head.uid, change, self.loaded.now);
         }
-        if head != *before {
+        if gone {
+            self.forget(&head);
+        } else if head != *before {
             self.fold.head(&head);
             self.loaded.heads.insert(head.uid, head);
         }
         self.effects.extend(decision.effects);
         decision.answer
+    }
+
+    /// What comes later in the batch finds nothing under its id and name.
+    fn forget(&mut self, head: &Head) {
+        self.loaded.heads.remove(&head.uid);
+        let name = NameKey {
+            namespace: head.namespace.clone(),
+            workflow: head.workflow.clone(),
+            id: head.id.clone(),
+        };
+        self.loaded.names.remove(&name);
+        self.loaded.messages.retain(|key, decided| {
+            decided.id != name.id || key.namespace != name.namespace || key.workflow != name.workflow
+        });
     }
 
     /// No such instance: a worker that believes otherwise is told to drop it.
@@ -250,6 +274,13 @@ impl Batch {
             | What::StepLeaseEnded { .. }
             | What::Event(_)
             | What::Terminate { .. }
+            | What::Pause { .. }
+            | What::Resume { .. }
+            | What::Cancel { .. }
+            | What::Overdue
+            | What::Restart { .. }
+            | What::Delete { .. }
+            | What::Expire
             | What::Unwritable { .. }
             | What::Retry { .. } => None,
         };
@@ -267,12 +298,19 @@ const fn may_place(what: &What) -> bool {
         | What::StepReport { .. }
         | What::StepLeaseEnded { .. }
         | What::Event(_)
+        | What::Resume { .. }
+        | What::Cancel { .. }
+        | What::Restart { .. }
         | What::Retry { .. } => true,
         What::Claim { .. }
         | What::Report { .. }
         | What::GiveBack { .. }
         | What::StepClaim { .. }
         | What::Unwritable { .. }
+        | What::Pause { .. }
+        | What::Overdue
+        | What::Delete { .. }
+        | What::Expire
         | What::Terminate { .. } => false,
     }
 }
@@ -325,19 +363,34 @@ fn broken(head: &Head, rows: &Rows, now: Timestamp) -> Decision {
     Decision {
         head: Some(after),
         entries: vec![entry],
-        changes: vec![
+        changes: [
             Change::LeaseEnd(Subject::INSTANCE),
             Change::ReadyEnd(Subject::INSTANCE),
             Change::ParkEnd,
             Change::Park(parked),
-        ],
+        ]
+        .into_iter()
+        .chain(unpaused(rows, head))
+        .collect(),
         effects: fence.into_iter().collect(),
         answer: Answer::Parked,
     }
 }
 
+/// An instance that is parked is not paused any more.
+fn unpaused(rows: &Rows, head: &Head) -> Vec<Change> {
+    match rows.controls.get(&head.uid) {
+        Some(control) if control.paused_at.is_some() => {
+            let left = Control { paused_at: None, ..*control };
+            let change = if left == Control::default() { Change::ControlEnd } else { Change::Control(left) };
+            vec![change, Change::WaitsDue]
+        }
+        _ => Vec::new(),
+    }
+}
+
 /// What later inputs of the batch see.
-fn overlay(rows: &mut Rows, uid: InstanceUid, change: Change) {
+fn overlay(rows: &mut Rows, uid: InstanceUid, change: Change, now: Timestamp) {
     match change {
         Change::Lease(subject, lease) => {
             rows.leases.insert((uid, subject), lease);
@@ -369,6 +422,30 @@ fn overlay(rows: &mut Rows, uid: InstanceUid, change: Change) {
             rows.waits.retain(|(other, _), _| *other != uid);
             rows.remotes.retain(|(other, _), _| *other != uid);
             rows.parked.remove(&uid);
+            rows.controls.remove(&uid);
+        }
+        Change::Calls => {
+            rows.leases.retain(|(other, subject), _| *other != uid || *subject == Subject::INSTANCE);
+            rows.ready.retain(|(other, subject)| *other != uid || *subject == Subject::INSTANCE);
+            rows.waits.retain(|(other, _), _| *other != uid);
+            rows.remotes.retain(|(other, _), _| *other != uid);
+        }
+        Change::WaitsDue => {
+            for wait in rows.waits.iter_mut().filter(|((other, _), _)| *other == uid).map(|(_, wait)| wait) {
+                wait.due_at = wait.due_at.map(|at| at.max(now));
+            }
+        }
+        Change::Control(control) => {
+            rows.controls.insert(uid, control);
+        }
+        Change::ControlEnd => {
+            rows.controls.remove(&uid);
+        }
+        Change::Expiry(at) => {
+            rows.expiries.insert(uid, at);
+        }
+        Change::ExpiryEnd => {
+            rows.expiries.remove(&uid);
         }
         Change::Park(parked) => {
             rows.parked.insert(uid, parked);
@@ -389,7 +466,7 @@ fn overlay(rows: &mut Rows, uid: InstanceUid, change: Change) {
                 row.delivery = delivery;
             }
         }
-        Change::Outbox(_) => {}
+        Change::Outbox(_) | Change::Delete(_) => {}
     }
 }
 
@@ -409,6 +486,7 @@ mod tests {
             input: Payload::null(),
             fingerprint: Fingerprint::of(&Payload::null()).unwrap(),
             seed: [0; 32],
+            retention: crate::retention::Own::default(),
             message: None,
         }
     }

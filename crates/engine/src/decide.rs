@@ -1,26 +1,40 @@
 //! What one input does to one instance.
 //!
-//! | input | held by the sender | held by another | ready | waiting | parked | ended |
-//! | --- | --- | --- | --- | --- | --- | --- |
-//! | claim | grant again | not granted | **lease** | not granted | not granted | not granted |
-//! | report | **append**, then go on, release, end or park | fence | fence | fence | fence | fence |
-//! | give back | **release**, ready | nothing | nothing | nothing | nothing | nothing |
-//! | due | append, push | append, push | append | **append, ready** | append | nothing |
-//! | lease ended | **append loss**, ready (or parked) | nothing | nothing | nothing | nothing | nothing |
-//! | step report | append, push | append, push | append | **append, ready** | append | fence |
-//! | step lease ended | append, push | append, push | append | append | append | nothing |
-//! | event | append, push | append, push | append | **append, ready** | append | refused |
-//! | terminate | **end** | **end** | **end** | **end** | **end** | refused |
-//! | unwritable | **park** | **park** | **park** | **park** | nothing | nothing |
-//! | retry | refused | refused | refused | refused | **ready** | refused |
+//! | input | held by the sender | held by another | ready | waiting | paused | parked | ended |
+//! | --- | --- | --- | --- | --- | --- | --- | --- |
+//! | claim | grant again | not granted | **lease** | not granted | not granted | not granted | not granted |
+//! | report | **append**, then go on, release, end or park | fence | fence | fence | fence | fence | fence |
+//! | give back | **release**, ready | nothing | nothing | nothing | nothing | nothing | nothing |
+//! | due | append, push | append, push | append | **append, ready** | nothing | append | nothing |
+//! | lease ended | **append loss**, ready (or parked) | nothing | nothing | nothing | nothing | nothing | nothing |
+//! | step report | append, push | append, push | append | **append, ready** | append | append | fence |
+//! | step lease ended | append, push | append, push | append | append | append | append | nothing |
+//! | event | append, push | append, push | append | **append, ready** | append | append | refused |
+//! | terminate | **end** | **end** | **end** | **end** | **end** | **end** | refused |
+//! | pause | **tell** | **tell** | **paused** | **paused** | nothing | refused | refused |
+//! | resume | nothing | nothing | nothing | nothing | **ready** | refused | refused |
+//! | cancel | **append**, push | **append**, push | **append** | **append, ready** | **append, ready** | **append** | refused |
+//! | overdue | end | end | end | end | end | end | nothing |
+//! | restart | **new run**, ready | **new run**, ready | **new run** | **new run, ready** | **new run, ready** | **new run, ready** | **new run, ready** |
+//! | delete | refused | refused | refused | refused | refused | refused | **gone** |
+//! | expire | nothing | nothing | nothing | nothing | nothing | nothing | gone |
+//! | unwritable | **park** | **park** | **park** | **park** | **park** | nothing | nothing |
+//! | retry | refused | refused | refused | refused | refused | **ready** | refused |
 //!
 //! An event that no open wait fits is kept, in every open state alike.
+//!
+//! While a pause waits for the holder to give its lease up, nothing that the lease's end brings makes the instance ready. What
+//! people may do in which status is the table of [`transition`](crate::transition), which decisions obey.
 
+mod cancel;
 mod control;
+mod delete;
 mod due;
 mod event;
 mod lease;
+mod pause;
 mod report;
+mod restart;
 mod step;
 
 use everstep_protocol::{
@@ -29,13 +43,17 @@ use everstep_protocol::{
     limits::Limits,
 };
 
+pub use restart::Prepared;
+
 use crate::{
     effect::{Answer, Change, Decision, Effect},
     head::Head,
     input::What,
     place::Place,
     report::kept,
-    rows::{Lease, Rows, Subject},
+    retention,
+    rows::{Control, Lease, Rows, Subject},
+    status::{Sides, StatusWord},
 };
 
 /// What every decision is made with, beside the input.
@@ -49,6 +67,8 @@ pub struct Context<'a> {
     pub limits: &'a Limits,
     /// How many holders may die in a row without progress before the instance is parked (rule W11).
     pub deaths_max: u32,
+    /// How long ended instances are kept (rule P32).
+    pub retention: &'a retention::Rules,
     /// Where the instance goes if it becomes runnable.
     pub place: Place,
 }
@@ -79,6 +99,15 @@ pub fn decide(head: &Head, what: &What, context: Context<'_>) -> Decision {
         }
         What::Event(event) => event::accept(&mut draft, event),
         What::Terminate { operation, reason } => control::terminate(&mut draft, operation, reason.as_ref()),
+        What::Pause { operation } => pause::pause(&mut draft, operation),
+        What::Resume { operation } => pause::resume(&mut draft, operation),
+        What::Cancel { operation, reason, within } => {
+            cancel::cancel(&mut draft, operation, reason.as_ref(), *within)
+        }
+        What::Overdue => cancel::overdue(&mut draft),
+        What::Restart { operation, prepared } => restart::restart(&mut draft, operation, prepared.as_ref()),
+        What::Delete { operation, terminate } => delete::delete(&mut draft, operation, *terminate),
+        What::Expire => delete::expire(&mut draft),
         What::Unwritable { message } => control::unwritable(&mut draft, message),
         What::Retry { operation } => control::retry(&mut draft, operation),
     };
@@ -90,6 +119,8 @@ struct Draft<'a> {
     head: Head,
     before: &'a Head,
     context: Context<'a>,
+    /// The pause and cancel in force, as this decision leaves them.
+    control: Option<Control>,
     entries: Vec<Entry>,
     changes: Vec<Change>,
     effects: Vec<Effect>,
@@ -101,6 +132,7 @@ impl<'a> Draft<'a> {
             head: head.clone(),
             before: head,
             context,
+            control: context.rows.controls.get(&head.uid).copied(),
             entries: Vec::new(),
             changes: Vec::new(),
             effects: Vec::new(),
@@ -121,6 +153,18 @@ impl<'a> Draft<'a> {
 
     fn is_parked(&self) -> bool {
         self.context.rows.parked.contains_key(&self.uid())
+    }
+
+    /// The status that people see.
+    fn status(&self) -> StatusWord {
+        let sides = Sides {
+            leased: self.lease().is_some(),
+            ready: self.is_ready(),
+            parked: self.is_parked(),
+            paused: self.is_paused(),
+            steps_leased: false,
+        };
+        StatusWord::derive(self.head.status, sides)
     }
 
     /// Appends one entry at the next position (rule W1).
@@ -146,8 +190,11 @@ impl<'a> Draft<'a> {
     }
 
     /// The instance can go on and nobody holds it: a direct grant, or a ready row and an offer. The one place where an
-    /// instance becomes runnable, so that it is never forgotten (promise 5).
+    /// instance becomes runnable, so that it is never forgotten (promise 5). A paused one becomes so when it is resumed (rule P29).
     fn make_runnable(&mut self) {
+        if self.is_paused() {
+            return;
+        }
         match self.context.place {
             Place::Direct(session) => self.grant(session, true),
             Place::Queue => {

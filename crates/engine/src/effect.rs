@@ -1,7 +1,7 @@
 //! What a decision consists of: rows to change, messages that may leave only after the commit, and the answer.
 
 use everstep_protocol::{
-    CallHash, EventType, InstanceUid, Namespace, Pool, SessionId, WorkflowName,
+    CallHash, EventType, InstanceUid, Namespace, Pool, SessionId, Timestamp, WorkflowName,
     journal::{Entry, Parked},
     message::{CoordinatorItem, StepGrant},
 };
@@ -10,7 +10,8 @@ use crate::{
     head::{Head, Status},
     lifecycle::Lifecycle,
     mailbox::{Delivery, EventRow},
-    rows::{Lease, RemoteRow, Subject, WaitRow},
+    rows::{Control, Lease, RemoteRow, Subject, WaitRow},
+    status::StatusWord,
 };
 
 /// What one input does to one instance.
@@ -61,8 +62,22 @@ pub enum Change {
     Remote(RemoteRow),
     /// A remote step has its outcome.
     RemoteEnd(CallHash),
-    /// The instance has ended: no lease, ready row, wait, remote step or question is left.
+    /// The instance has ended: no lease, ready row, wait, remote step, question, pause or cancel is left.
     Everything,
+    /// Its calls have ended: no wait is left, and no remote step with its lease and ready row.
+    Calls,
+    /// Waits whose time has come become due now.
+    WaitsDue,
+    /// A pause or cancel is in force, or another than before.
+    Control(Control),
+    /// None is, or no longer.
+    ControlEnd,
+    /// It has ended and is to be deleted then.
+    Expiry(Timestamp),
+    /// It is not, or no longer.
+    ExpiryEnd,
+    /// It is deleted.
+    Delete(Forget),
     /// The instance is parked.
     Park(Parked),
     /// It is not, or no longer.
@@ -82,6 +97,15 @@ pub enum Change {
     },
     /// A message to the world, from the outbox.
     Outbox(Lifecycle),
+}
+
+/// What of a deleted instance is forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forget {
+    /// All that names it.
+    Everything,
+    /// All but young decisions on the messages that named it: a redelivery must not make a second instance (rule P27).
+    AllButRecentMessages,
 }
 
 /// What is sent after the commit. Losing any of it delays, and never loses, work.
@@ -165,6 +189,10 @@ pub enum Answer {
     Parked,
     /// The operation is not allowed in this status.
     Refused(Status),
+    /// The operation is not allowed in this status of an open instance.
+    Forbidden(StatusWord),
+    /// What the operation was prepared from has changed meanwhile: prepare it again.
+    Moved,
     /// The operation needs a parked instance and this one is not.
     NotParked,
     /// No such instance.

@@ -15,11 +15,13 @@ pub enum Status {
     Errored,
     /// Ended by somebody.
     Terminated,
+    /// Ended by itself, because somebody cancelled it.
+    Cancelled,
 }
 
 impl Status {
     /// Every status, in the order of their codes.
-    pub const ALL: [Self; 4] = [Self::Open, Self::Complete, Self::Errored, Self::Terminated];
+    pub const ALL: [Self; 5] = [Self::Open, Self::Complete, Self::Errored, Self::Terminated, Self::Cancelled];
 
     /// The number that stores keep. Never changes.
     #[must_use]
@@ -29,6 +31,7 @@ impl Status {
             Self::Complete => 1,
             Self::Errored => 2,
             Self::Terminated => 3,
+            Self::Cancelled => 4,
         }
     }
 
@@ -46,6 +49,7 @@ impl Status {
             Self::Complete => "complete",
             Self::Errored => "errored",
             Self::Terminated => "terminated",
+            Self::Cancelled => "cancelled",
         }
     }
 
@@ -95,6 +99,8 @@ pub struct Head {
     pub created_at: Timestamp,
     /// When it ended: set exactly when the status is not open.
     pub ended_at: Option<Timestamp>,
+    /// How long its start wants it kept after its end. Never changes.
+    pub retention: crate::retention::Own,
 }
 
 impl Head {
@@ -126,6 +132,7 @@ impl Head {
             unread: 0,
             created_at,
             ended_at: None,
+            retention: crate::retention::Own { complete: None, failed: None },
         }
     }
 }

@@ -113,6 +113,43 @@ pub enum What {
         /// Who and why.
         reason: Option<String>,
     },
+    /// Somebody wants nothing more to begin (rule P29).
+    Pause {
+        /// The operation's id.
+        operation: String,
+    },
+    /// Somebody lets a paused instance go on (rule P29).
+    Resume {
+        /// The operation's id.
+        operation: String,
+    },
+    /// Somebody asks the instance to end by itself (rule P30).
+    Cancel {
+        /// The operation's id.
+        operation: String,
+        /// Who and why.
+        reason: Option<String>,
+        /// How long it may take.
+        within: Millis,
+    },
+    /// The deadline of a cancel may be over.
+    Overdue,
+    /// Somebody wants it run again (rule P31).
+    Restart {
+        /// The operation's id.
+        operation: String,
+        /// The new journal, unless it begins from nothing.
+        prepared: Option<crate::decide::Prepared>,
+    },
+    /// Somebody wants it deleted (rule P32).
+    Delete {
+        /// The operation's id.
+        operation: String,
+        /// Whether an open one is terminated first.
+        terminate: bool,
+    },
+    /// The retention of an ended instance may be over (rule P32).
+    Expire,
     /// The store would not take what a decision about the instance wrote: it is parked (rule W20).
     Unwritable {
         /// What the store said.
@@ -156,7 +193,8 @@ impl What {
                 needs.event_ids.push((instance, event.id.clone()));
                 needs.waiters.push((instance, event.kind.clone(), event.key.clone()));
             }
-            Self::GiveBack { .. } | Self::LeaseEnded { .. } => {}
+            Self::GiveBack { .. } | Self::LeaseEnded { .. } | Self::Overdue => {}
+            Self::Expire => needs.expiries.push(instance),
             Self::Claim { .. } | Self::Unwritable { .. } => needs.runnable.push(instance),
             Self::Due { call } => {
                 needs.runnable.push(instance);
@@ -170,7 +208,19 @@ impl What {
                 needs.remotes.push((instance, *call));
                 needs.waits.push((instance, *call));
             }
-            Self::Terminate { operation, .. } | Self::Retry { operation } => {
+            Self::Restart { operation, prepared } => {
+                needs.runnable.push(instance);
+                needs.operations.push((instance, operation.clone()));
+                if prepared.is_none() {
+                    needs.firsts.push(instance);
+                }
+            }
+            Self::Terminate { operation, .. }
+            | Self::Retry { operation }
+            | Self::Pause { operation }
+            | Self::Resume { operation }
+            | Self::Cancel { operation, .. }
+            | Self::Delete { operation, .. } => {
                 needs.runnable.push(instance);
                 needs.operations.push((instance, operation.clone()));
             }

@@ -7,6 +7,9 @@
 //! | [`start`] | whether a start creates an instance, meets an existing one, or conflicts |
 //! | [`mod@decide`] | what one input does to one instance |
 //! | [`batch`] | how the decisions of one batch add up to one transaction |
+//! | [`transition`] | what an operation does in each status |
+//! | [`mod@keep`] | what a restart from a step keeps of a journal |
+//! | [`retention`] | how long an ended instance is kept |
 //! | [`retry`] | when a failed attempt is tried again |
 //! | [`report`] | which entries a report becomes; run by coordinator and worker alike |
 //! | [`replay`] | how a journal is fed to a body, and what the body may do next |
@@ -17,14 +20,18 @@ pub mod decide;
 pub mod effect;
 pub mod head;
 pub mod input;
+pub mod keep;
 pub mod lifecycle;
 pub mod mailbox;
 pub mod place;
 pub mod replay;
 pub mod report;
+pub mod retention;
 pub mod retry;
 pub mod rows;
 pub mod start;
+pub mod status;
+pub mod transition;
 
 pub use batch::{Batch, Writes};
 pub use decide::decide;
@@ -32,3 +39,4 @@ pub use effect::{Answer, Change, Decision, Effect};
 pub use head::{Head, Status};
 pub use input::{Input, What};
 pub use rows::Rows;
+pub use status::StatusWord;

@@ -37,7 +37,7 @@ impl Lifecycle {
         let (output, error, reason) = match &self.end {
             End::Complete(output) => (Some(output), None, None),
             End::Errored(failure) => (None, Some(failure), None),
-            End::Terminated { reason } => (None, None, reason.as_deref()),
+            End::Terminated { reason } | End::Cancelled { reason } => (None, None, reason.as_deref()),
         };
         let body = Body {
             namespace: self.head.namespace.as_ref(),

@@ -15,8 +15,8 @@ use everstep_protocol::{
     Attempt, BuildName, Call, EventKey, Failure, FailureKind, Fingerprint, Payload, Policy, Position,
     StepKey, Timestamp,
     journal::{
-        Attempted, Closed, Delivered, Entry, Fact, Lost, Opened, Outcome, ParkCode, Parked, Patched,
-        Progress, Wait,
+        Attempted, Cancelled, Closed, Delivered, Entry, Fact, Lost, Opened, Outcome, ParkCode, Parked,
+        Patched, Progress, Wait,
     },
 };
 
@@ -76,6 +76,15 @@ pub enum Fed {
     Unpatched {
         /// The call's number.
         number: u64,
+    },
+    /// The instance is cancelled (rule P30): these calls, in their order, end with this error, unless the body drops them
+    /// before it is their turn. One that is still [open](Replay::is_open) is to be [dropped](Replay::dropped), its error handed
+    /// over, and the body polled, before the next.
+    Cancel {
+        /// The calls' numbers.
+        numbers: Vec<u64>,
+        /// The error.
+        failure: Failure,
     },
 }
 
@@ -291,6 +300,7 @@ impl Replay {
             }
             Fact::Delivered(delivered) => self.delivered(entry, delivered),
             Fact::Closed(closed) => self.closed(entry, closed),
+            Fact::Cancelled(cancelled) => Ok(self.cancelled(cancelled)),
             Fact::Parked(_) | Fact::Retried | Fact::Ended(_) => Ok(Fed::Nothing),
             Fact::Started(_) => Err(mismatch(entry, "a second first entry")),
         }
@@ -362,6 +372,7 @@ impl Replay {
             | Fact::Delivered(_)
             | Fact::Closed(_)
             | Fact::Patched(_)
+            | Fact::Cancelled(_)
             | Fact::Lost(_)
             | Fact::Parked(_)
             | Fact::Retried
@@ -492,6 +503,11 @@ impl Replay {
         Ok(Fed::Resolve { number, result: Ok(Payload::from_trusted("true".to_owned())) })
     }
 
+    fn cancelled(&self, cancelled: &Cancelled) -> Fed {
+        let numbers = self.calls.keys().copied().filter(|number| self.is_open(*number)).collect();
+        Fed::Cancel { numbers, failure: cancelled_failure(cancelled) }
+    }
+
     /// Charges a loss to the steps that can have been running: the first `slots` that were ready, in order of call.
     fn lost(&mut self, lost: &Lost) {
         self.keep_progress(&lost.progress);
@@ -588,6 +604,16 @@ pub fn event_timed_out(call: &Call) -> Failure {
 
 /// The name of an event's timeout.
 pub const EVENT_TIMED_OUT: &str = "EventTimedOut";
+
+/// The error of the calls that were open when the instance was cancelled.
+#[must_use]
+pub fn cancelled_failure(cancelled: &Cancelled) -> Failure {
+    let message = match &cancelled.reason {
+        Some(reason) => format!("the instance was cancelled: {reason}"),
+        None => "the instance was cancelled".to_owned(),
+    };
+    Failure::new(FailureKind::Cancelled, message)
+}
 
 /// The failure that a lost attempt is recorded with.
 #[must_use]

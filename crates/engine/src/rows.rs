@@ -124,6 +124,24 @@ pub struct RemoteRow {
     pub progress: Option<Payload>,
 }
 
+/// What people asked of an open instance that is still in force.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Control {
+    /// Since when nothing may begin (rule P29).
+    pub paused_at: Option<Timestamp>,
+    /// It was cancelled (rule P30).
+    pub cancel: Option<Cancel>,
+}
+
+/// A cancel that the body has yet to end with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cancel {
+    /// The entry that says so.
+    pub position: everstep_protocol::Position,
+    /// When the instance is terminated.
+    pub until: Timestamp,
+}
+
 /// Side rows by key: loaded, and changed by the batch so far. A key that was asked for and is not here has no row.
 #[derive(Clone, Debug, Default)]
 pub struct Rows {
@@ -143,12 +161,18 @@ pub struct Rows {
     pub events: BTreeMap<(InstanceUid, u64), EventRow>,
     /// What is known of events by their ids.
     pub event_ids: HashMap<(InstanceUid, EventId), KnownEvent>,
+    /// Pauses and cancels in force: loaded with the heads.
+    pub controls: HashMap<InstanceUid, Control>,
+    /// The first entry of the current run, which holds the input.
+    pub firsts: HashMap<InstanceUid, everstep_protocol::journal::Entry>,
+    /// When ended instances are to be deleted.
+    pub expiries: HashMap<InstanceUid, Timestamp>,
 }
 
 /// Which side rows a batch needs, beside the heads and their leases.
 #[derive(Clone, Debug, Default)]
 pub struct Needs {
-    /// Heads to lock. Leases of the instances themselves are always loaded with them.
+    /// Heads to lock. Leases of the instances themselves, pauses and cancels are always loaded with them.
     pub heads: Vec<InstanceUid>,
     /// Instances whose ready row (of the instance itself) and open question are needed.
     pub runnable: Vec<InstanceUid>,
@@ -158,6 +182,10 @@ pub struct Needs {
     pub remotes: Vec<(InstanceUid, CallHash)>,
     /// Control operations.
     pub operations: Vec<(InstanceUid, String)>,
+    /// Instances whose first entry is needed.
+    pub firsts: Vec<InstanceUid>,
+    /// Instances whose time of deletion is needed.
+    pub expiries: Vec<InstanceUid>,
     /// Names of instances that starts ask for.
     pub names: Vec<crate::start::NameKey>,
     /// Messages that starts came in.

@@ -48,6 +48,8 @@ pub struct Start {
     pub fingerprint: Fingerprint,
     /// Random bytes for the instance (rule W33).
     pub seed: [u8; 32],
+    /// How long the instance is kept after its end, where the start says so.
+    pub retention: crate::retention::Own,
     /// The message that it came in, if it has an id.
     pub message: Option<MessageKey>,
 }
@@ -116,6 +118,7 @@ pub fn admit(
         start.name.id.clone(),
         now,
     );
+    head.retention = start.retention;
     let fact =
         Fact::Started(Started { input: start.input.clone(), seed: start.seed, generation: Generation(1) });
     head.position = head.position.next();

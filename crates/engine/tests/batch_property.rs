@@ -61,7 +61,7 @@ impl World {
                 start.message = (b.is_multiple_of(3)).then(|| message(&format!("m{}", b % 9)));
                 Some(Input::Start(Box::new(start)))
             }
-            2 => pick(self.past.clone(), a),
+            2 => pick(self.past.clone(), a).map(|input| self.redelivered(input)),
             _ => {
                 let instance = pick(store.tables.heads.keys().copied().collect(), a)?;
                 Some(on(instance, self.what(kind, b, c, instance, store)?))
@@ -69,6 +69,15 @@ impl World {
         }?;
         self.past.push(input.clone());
         Some(input)
+    }
+
+    /// A start that comes again is given another internal id.
+    fn redelivered(&mut self, mut input: Input) -> Input {
+        if let Input::Start(start) = &mut input {
+            self.starts += 1;
+            start.uid = uid(self.starts);
+        }
+        input
     }
 
     fn what(&mut self, kind: u8, b: u8, c: u8, instance: InstanceUid, store: &Store) -> Option<What> {
@@ -115,6 +124,7 @@ impl World {
             21 if b.is_multiple_of(4) => {
                 Some(What::Terminate { operation: format!("o{}", c % 4), reason: None })
             }
+            23 => Some(self.control(b, c)),
             21 | 22 => Some(What::Retry { operation: format!("r{}", c % 16) }),
             24..=27 => {
                 let name = ["a", "b"][usize::from(b % 2)];
@@ -127,6 +137,21 @@ impl World {
             }
             _ if b.is_multiple_of(4) => Some(What::Unwritable { message: "refused".to_owned() }),
             _ => None,
+        }
+    }
+
+    /// What people do: rarely what ends everything.
+    fn control(&mut self, b: u8, c: u8) -> What {
+        self.calls += 1;
+        let operation = if c > 240 { "again".to_owned() } else { format!("c{}", self.calls) };
+        match b % 16 {
+            0..=4 => What::Pause { operation },
+            5..=9 => What::Resume { operation },
+            10 | 11 => What::Cancel { operation, reason: None, within: Millis(u64::from(c % 8)) },
+            12 | 13 => What::Overdue,
+            14 => What::Restart { operation, prepared: None },
+            _ if c.is_multiple_of(4) => What::Delete { operation, terminate: c.is_multiple_of(8) },
+            _ => What::Expire,
         }
     }
 

@@ -49,6 +49,16 @@ fn w19_an_instance_that_does_not_exist_is_not_found() {
         (What::Terminate { operation: "o".to_owned(), reason: None }, vec![]),
         (What::Unwritable { message: String::new() }, vec![]),
         (What::Retry { operation: "o".to_owned() }, vec![]),
+        (What::Pause { operation: "o".to_owned() }, vec![]),
+        (What::Resume { operation: "o".to_owned() }, vec![]),
+        (
+            What::Cancel { operation: "o".to_owned(), reason: None, within: everstep_protocol::Millis(1) },
+            vec![],
+        ),
+        (What::Overdue, vec![]),
+        (What::Restart { operation: "o".to_owned(), prepared: None }, vec![]),
+        (What::Delete { operation: "o".to_owned(), terminate: true }, vec![]),
+        (What::Expire, vec![]),
     ];
     for (what, sent) in cases {
         let mut store = Store::default();

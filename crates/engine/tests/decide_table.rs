@@ -12,7 +12,8 @@ use everstep_protocol::{
 use support::*;
 
 /// The states of the table's columns. The sender is S1, which held the lease of epoch 1 and holds the remote step "img".
-const STATES: [&str; 6] = ["held by the sender", "held by another", "ready", "waiting", "parked", "ended"];
+const STATES: [&str; 7] =
+    ["held by the sender", "held by another", "ready", "waiting", "paused", "parked", "ended"];
 
 /// Instance 1 in a state, with a sleep that is due and a remote step that S1 runs, as far as the state allows.
 fn instance(state: &str) -> Store {
@@ -31,13 +32,16 @@ fn instance(state: &str) -> Store {
         "ready" | "held by another" => {
             store.tell(What::GiveBack { session: S1, epoch: Epoch(1) });
         }
-        "waiting" => drop(store.report(|report| report.then = Then::Suspend)),
+        "waiting" | "paused" => drop(store.report(|report| report.then = Then::Suspend)),
         "parked" => drop(store.report(|report| report.then = Then::Park(parked()))),
         "ended" => drop(store.report(|report| report.then = Then::End(End::Complete(json("1"))))),
         other => panic!("{other}"),
     }
     if state == "held by another" {
         store.tell(What::Claim { session: S2 });
+    }
+    if state == "paused" {
+        store.tell(What::Pause { operation: "before".to_owned() });
     }
     store.pass(9);
     assert!(state.starts_with(store.state()));
@@ -59,11 +63,18 @@ fn word(what: &What) -> &'static str {
         What::Terminate { .. } => "terminate",
         What::Unwritable { .. } => "unwritable",
         What::Retry { .. } => "retry",
+        What::Pause { .. } => "pause",
+        What::Resume { .. } => "resume",
+        What::Cancel { .. } => "cancel",
+        What::Overdue => "overdue",
+        What::Restart { .. } => "restart",
+        What::Delete { .. } => "delete",
+        What::Expire => "expire",
     }
 }
 
 /// How many inputs `word` knows.
-const INPUTS: usize = 12;
+const INPUTS: usize = 19;
 
 /// What comes of it: entries written, messages sent, the state afterwards.
 fn outcome(state: &str, what: &What) -> String {
@@ -85,36 +96,57 @@ fn outcome(state: &str, what: &What) -> String {
 }
 
 /// One row: the outcome in each state, in the order of `STATES`.
-fn row(what: &What) -> [&'static str; 6] {
+fn row(what: &What) -> [&'static str; 7] {
     match word(what) {
-        "claim" => ["grant", "not granted", "grant -> held", "not granted", "not granted", "not granted"],
-        "report" => ["attempted ack", "fence", "fence", "fence", "fence", "fence"],
-        "give back" => ["offer -> ready", "nothing", "nothing", "nothing", "nothing", "nothing"],
-        "due" => ["fired push", "fired push", "fired", "fired offer -> ready", "fired", "nothing"],
-        "lease ended" => ["lost offer -> ready", "nothing", "nothing", "nothing", "nothing", "nothing"],
-        "step claim" => ["step grant", "step grant", "step grant", "step grant", "step grant", "step fence"],
+        "claim" => [
+            "grant",
+            "not granted",
+            "grant -> held",
+            "not granted",
+            "not granted",
+            "not granted",
+            "not granted",
+        ],
+        "report" => ["attempted ack", "fence", "fence", "fence", "fence", "fence", "fence"],
+        "give back" => ["offer -> ready", "nothing", "nothing", "nothing", "nothing", "nothing", "nothing"],
+        "due" => ["fired push", "fired push", "fired", "fired offer -> ready", "nothing", "fired", "nothing"],
+        "lease ended" => {
+            ["lost offer -> ready", "nothing", "nothing", "nothing", "nothing", "nothing", "nothing"]
+        }
+        "step claim" => {
+            ["step grant", "step grant", "step grant", "step grant", "step grant", "step grant", "step fence"]
+        }
         "step report" => [
             "attempted step ack push",
             "attempted step ack push",
             "attempted step ack",
             "attempted step ack offer -> ready",
             "attempted step ack",
+            "attempted step ack",
             "step fence",
         ],
-        "step lease ended" => {
-            ["attempted push", "attempted push", "attempted", "attempted", "attempted", "nothing"]
-        }
+        "step lease ended" => [
+            "attempted push",
+            "attempted push",
+            "attempted",
+            "attempted",
+            "attempted",
+            "attempted",
+            "nothing",
+        ],
         "event" => [
             "delivered push",
             "delivered push",
             "delivered",
             "delivered offer -> ready",
             "delivered",
+            "delivered",
             "nothing",
         ],
         "terminate" => [
             "ended fence step fence -> ended",
             "ended fence step fence -> ended",
+            "ended step fence -> ended",
             "ended step fence -> ended",
             "ended step fence -> ended",
             "ended step fence -> ended",
@@ -125,10 +157,33 @@ fn row(what: &What) -> [&'static str; 6] {
             "parked fence -> parked",
             "parked -> parked",
             "parked -> parked",
+            "parked -> parked",
             "nothing",
             "nothing",
         ],
-        "retry" => ["noted", "noted", "noted", "noted", "retried offer -> ready", "noted"],
+        "retry" => ["noted", "noted", "noted", "noted", "noted", "retried offer -> ready", "noted"],
+        "pause" => ["pause", "pause", "-> paused", "-> paused", "noted", "noted", "noted"],
+        "resume" => ["noted", "noted", "noted", "noted", "offer -> ready", "noted", "noted"],
+        "cancel" => [
+            "cancelled push step fence",
+            "cancelled push step fence",
+            "cancelled step fence",
+            "cancelled offer step fence -> ready",
+            "cancelled offer step fence -> ready",
+            "cancelled step fence",
+            "noted",
+        ],
+        "overdue" | "expire" => ["nothing"; 7],
+        "restart" => [
+            "started fence offer step fence -> ready",
+            "started fence offer step fence -> ready",
+            "started offer step fence",
+            "started offer step fence -> ready",
+            "started offer step fence -> ready",
+            "started offer step fence -> ready",
+            "started offer -> ready",
+        ],
+        "delete" => ["noted", "noted", "noted", "noted", "noted", "noted", "-> gone"],
         other => panic!("no row for {other}"),
     }
 }
@@ -150,6 +205,13 @@ fn inputs() -> Vec<What> {
         What::Terminate { operation: operation(), reason: None },
         What::Unwritable { message: operation() },
         What::Retry { operation: operation() },
+        What::Pause { operation: operation() },
+        What::Resume { operation: operation() },
+        What::Cancel { operation: operation(), reason: None, within: Millis(1) },
+        What::Overdue,
+        What::Restart { operation: operation(), prepared: None },
+        What::Delete { operation: operation(), terminate: false },
+        What::Expire,
     ]
 }
 

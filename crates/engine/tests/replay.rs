@@ -5,10 +5,10 @@
 
 mod support;
 
-use everstep_engine::replay::Next;
+use everstep_engine::replay::{Fed, Next};
 use everstep_protocol::{
-    Attempt, BuildName, Call, CallKind, Generation, Payload, Policy, Position, Timestamp,
-    journal::{Attempted, End, Entry, Fact, Lost, Outcome, ParkCode, Progress, Started},
+    Attempt, BuildName, Call, CallKind, FailureKind, Generation, Payload, Policy, Position, Timestamp,
+    journal::{Attempted, Cancelled, End, Entry, Fact, Lost, Outcome, ParkCode, Progress, Started},
 };
 use support::{
     script::{Act::*, *},
@@ -483,4 +483,28 @@ fn p08_outcome_is_none_the_less_recorded_under_the_key_of_the_first_attempt() {
     run.feed_all(&journal(vec![failed_until(&a, 1, Some(0)), second])).unwrap();
     let Next::Start(start) = run.replay.next_steps().unwrap().remove(0) else { panic!() };
     assert_eq!(start.pinned.unwrap().0, key(1));
+}
+
+#[test]
+fn p30_a_cancel_ends_the_calls_that_are_open_in_order_and_their_later_entries_are_skipped() {
+    let script = vec![vec![Step("done", 1), Step("a", 1), Sleep("s"), Remote("r", 2)], vec![]];
+    let mut run = Run::new(script);
+    let (a, s, r) = (step("a"), sleep("s"), step("r"));
+    run.feed_all(&journal(vec![succeeded(&step("done"), 1), opened_sleep(&s, 5)])).unwrap();
+    let cancelled = Fact::Cancelled(Cancelled { reason: Some("ann".to_owned()), until: NOW });
+    let fed = run.replay.feed(&Entry { position: Position(4), at: NOW, fact: cancelled }).unwrap();
+    let Fed::Cancel { numbers, failure } = fed else { panic!("{fed:?}") };
+    assert_eq!(numbers, [2, 3, 4], "those without an outcome, in the order of their calls");
+    assert_eq!((failure.kind, failure.permanent), (FailureKind::Cancelled, true));
+    assert!(failure.message.contains("ann"), "{}", failure.message);
+    for number in numbers {
+        assert!(run.replay.is_open(number));
+        run.replay.dropped(number, Position(4));
+    }
+    let late = [succeeded(&a, 1), fired(&s), opened_remote(&r), succeeded(&r, 1)];
+    for (position, fact) in (5..).zip(late) {
+        let fed = run.replay.feed(&Entry { position: Position(position), at: NOW, fact }).unwrap();
+        assert_eq!(fed, Fed::Nothing);
+    }
+    assert_eq!(run.replay.next_steps().unwrap(), [], "nothing of them begins");
 }

@@ -24,6 +24,8 @@
 //! # }
 //! ```
 
+mod instance;
+
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -34,14 +36,19 @@ use everstep_broker::{Broker, Consume, Consumer, Incoming, MemoryBroker, QueueDe
 use everstep_coordinator::{Coordinator, EventRequest, Handle, StartRequest};
 use everstep_engine::{mailbox::EventId, start::NameKey};
 use everstep_protocol::{
-    EventKey, EventType, InstanceId, InstanceUid, Namespace, Payload, WorkflowName, name::NameError,
-    payload::PayloadError, start::StartReply, topology,
+    EventKey, EventType, InstanceId, InstanceUid, Namespace, Payload, WorkflowName,
+    name::NameError,
+    payload::PayloadError,
+    start::{Retention, StartReply},
+    topology,
 };
 use everstep_sdk::{Registry, RegistryError, host::Definition};
 use everstep_store::{Store, sqlite::SqliteStore};
 use everstep_worker::{OnStuck, Worker};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
+
+pub use instance::{InstanceHandle, OperationError};
 
 /// Settings of the coordinator half.
 pub type CoordinatorSettings = everstep_coordinator::Settings;
@@ -192,12 +199,12 @@ impl Embedded {
 
     /// What the store says of an instance.
     pub async fn instance(&self, workflow: &str, id: &str) -> Result<Option<InstanceView>, EmbeddedError> {
-        let name = NameKey {
-            namespace: Namespace::default(),
-            workflow: WorkflowName::new(workflow)?,
-            id: InstanceId::new(id)?,
-        };
-        Ok(self.handle.store().instance(&name).await?)
+        Ok(self.handle.store().instance(&name(workflow, id)?).await?)
+    }
+
+    /// A handle on one instance: look at it, and operate it. It need not exist.
+    pub fn of(&self, workflow: &str, id: &str) -> Result<InstanceHandle, EmbeddedError> {
+        Ok(InstanceHandle::new(self.handle.clone(), name(workflow, id)?))
     }
 
     /// Instances that end from now on.
@@ -293,7 +300,16 @@ fn request<I: Serialize + ?Sized>(
         workflow: WorkflowName::new(workflow)?,
         id: id.map(InstanceId::new).transpose()?,
         input: Payload::encode(input)?,
+        retention: Retention::default(),
         message: None,
+    })
+}
+
+fn name(workflow: &str, id: &str) -> Result<NameKey, EmbeddedError> {
+    Ok(NameKey {
+        namespace: Namespace::default(),
+        workflow: WorkflowName::new(workflow)?,
+        id: InstanceId::new(id)?,
     })
 }
 
@@ -355,7 +371,7 @@ pub struct EndedInstance {
     pub workflow: String,
     /// Its id.
     pub id: String,
-    /// `complete`, `errored` or `terminated`.
+    /// `complete`, `errored`, `terminated` or `cancelled`.
     pub status: String,
     #[serde(default)]
     output: Option<Box<serde_json::value::RawValue>>,

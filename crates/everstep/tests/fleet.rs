@@ -88,6 +88,7 @@ async fn run(installation: &Installation) -> Vec<Fact> {
         workflow: name.workflow.clone(),
         id: Some(name.id.clone()),
         input: Payload::null(),
+        retention: everstep_protocol::start::Retention::default(),
         message: None,
     };
     handle.start(start).await.unwrap();

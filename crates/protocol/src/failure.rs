@@ -28,6 +28,8 @@ pub enum FailureKind {
     LimitReached,
     /// No registered function has this name (remote steps).
     UnknownFunction,
+    /// The instance was cancelled while the call was open (rule P30): permanent.
+    Cancelled,
 }
 
 /// A recorded failure. Name and message reach the journal and the instance's error unchanged (rule P13).
@@ -64,6 +66,7 @@ impl Failure {
             FailureKind::Invalid => "Invalid",
             FailureKind::LimitReached => "LimitReached",
             FailureKind::UnknownFunction => "UnknownFunction",
+            FailureKind::Cancelled => "Cancelled",
         };
         Self {
             kind,
@@ -81,7 +84,9 @@ impl FailureKind {
     #[must_use]
     pub const fn is_permanent(self) -> bool {
         match self {
-            Self::TooLarge | Self::Unserialisable | Self::Invalid | Self::LimitReached => true,
+            Self::TooLarge | Self::Unserialisable | Self::Invalid | Self::LimitReached | Self::Cancelled => {
+                true
+            }
             Self::Error | Self::TimedOut | Self::WorkerLost | Self::Panicked | Self::UnknownFunction => false,
         }
     }

@@ -47,6 +47,18 @@ pub enum Fact {
     Delivered(Delivered),
     /// The body has dropped a call that waited (rule P22).
     Closed(Closed),
+    /// Somebody cancelled the instance: the calls open at this entry end with it (rule P30).
+    Cancelled(Cancelled),
+}
+
+/// A cancel, as the body meets it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cancelled {
+    /// Who said so and why, as given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The instance is terminated if it has not ended by then.
+    pub until: Timestamp,
 }
 
 /// The first entry of a generation.
@@ -293,6 +305,12 @@ pub enum End {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
+    /// The body ended with the error of a cancel.
+    Cancelled {
+        /// Who cancelled it and why, as given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
 }
 
 /// How long an attempt ran; workers measure it, the coordinator turns it into a start time by its own clock.
@@ -325,6 +343,7 @@ impl Fact {
             Self::Delivered(_) => 9,
             Self::Closed(_) => 10,
             Self::Patched(_) => 14,
+            Self::Cancelled(_) => 12,
         }
     }
 
@@ -343,6 +362,7 @@ impl Fact {
             Self::Delivered(_) => "delivered",
             Self::Closed(_) => "closed",
             Self::Patched(_) => "patched",
+            Self::Cancelled(_) => "cancelled",
         }
     }
 
@@ -356,7 +376,12 @@ impl Fact {
             Self::Delivered(delivered) => Some(&delivered.call),
             Self::Closed(closed) => Some(&closed.call),
             Self::Patched(patched) => Some(&patched.call),
-            Self::Started(_) | Self::Lost(_) | Self::Parked(_) | Self::Retried | Self::Ended(_) => None,
+            Self::Started(_)
+            | Self::Lost(_)
+            | Self::Parked(_)
+            | Self::Retried
+            | Self::Cancelled(_)
+            | Self::Ended(_) => None,
         }
     }
 
@@ -378,7 +403,9 @@ impl Fact {
             },
             Self::Ended(End::Complete(output)) => output.len(),
             Self::Ended(End::Errored(failure)) => failure.message.len(),
-            Self::Ended(End::Terminated { .. }) | Self::Parked(_) => 64,
+            Self::Ended(End::Terminated { .. } | End::Cancelled { .. })
+            | Self::Cancelled(_)
+            | Self::Parked(_) => 64,
             Self::Lost(lost) => lost.progress.iter().map(|progress| progress.told.len()).sum(),
             Self::Delivered(delivered) => delivered.payload.len(),
             Self::Fired { .. } | Self::Patched(_) | Self::Retried | Self::Closed(_) => 0,

@@ -405,6 +405,10 @@ pub struct Entries {
     pub last: Position,
     /// The entries, dense and in order.
     pub entries: Vec<Entry>,
+    /// The instance is being paused (true): what runs here goes on, nothing else begins, then the lease is given up; or it is
+    /// no longer (false). An earlier version does not hear it and goes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause: Option<bool>,
 }
 
 /// A report was committed. The worker derives the entries from its own copy of the report, by the same function that

@@ -1,9 +1,11 @@
 //! The start message: the most public contract there is (rule W40). Any AMQP client can send one.
 
+mod retention;
 pub(crate) mod strict;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::retention::Retention;
 use self::strict::Strict;
 use crate::{InstanceId, Payload, WorkflowName, name::NameError, payload::PayloadError};
 
@@ -16,6 +18,8 @@ pub struct StartMessage {
     pub id: Option<InstanceId>,
     /// The input; null if absent.
     pub input: Payload,
+    /// How long the instance is kept after its end, where the start says so.
+    pub retention: Retention,
 }
 
 /// How a body is encoded.
@@ -52,7 +56,7 @@ pub enum StartError {
     #[error("the body is not readable: {0}")]
     Body(String),
     /// The body has a field that is not known.
-    #[error("{0}; the fields are workflow, id, input")]
+    #[error("{0}; the fields are workflow, id, input, retention")]
     Field(String),
     /// The body asks for something that this version does not offer.
     #[error("field {0:?} is not supported by this version; leave it out")]
@@ -144,7 +148,7 @@ struct Body {
     #[serde(default)]
     token: Option<serde::de::IgnoredAny>,
     #[serde(default)]
-    retention: Option<serde::de::IgnoredAny>,
+    retention: Option<Retention>,
     #[serde(default)]
     attributes: Option<serde::de::IgnoredAny>,
 }
@@ -160,7 +164,7 @@ struct JsonBody<'a> {
     #[serde(default)]
     token: Option<serde::de::IgnoredAny>,
     #[serde(default)]
-    retention: Option<serde::de::IgnoredAny>,
+    retention: Option<Retention>,
     #[serde(default)]
     attributes: Option<serde::de::IgnoredAny>,
 }
@@ -171,13 +175,13 @@ impl StartMessage {
         if !is_map(encoding, body) {
             return Err(StartError::Body("it is not a map of fields".to_owned()));
         }
-        let (workflow, id, input, unsupported) = match encoding {
+        let (workflow, id, input, retention, unsupported) = match encoding {
             Encoding::Json => {
                 let body: JsonBody<'_> =
                     serde_json::from_slice(body).map_err(|error| refused(&error.to_string()))?;
                 let input = body.input.map(|raw| Payload::from_text(raw.get())).transpose()?;
-                let unsupported = [body.token.is_some(), body.retention.is_some(), body.attributes.is_some()];
-                (body.workflow, body.id, input, unsupported)
+                let unsupported = [body.token.is_some(), body.attributes.is_some()];
+                (body.workflow, body.id, input, body.retention, unsupported)
             }
             Encoding::MessagePack => {
                 let Strict(value) =
@@ -185,18 +189,19 @@ impl StartMessage {
                 let body: Body =
                     serde_json::from_value(value).map_err(|error| refused(&error.to_string()))?;
                 let input = body.input.map(|input| Payload::encode(&input)).transpose()?;
-                let unsupported = [body.token.is_some(), body.retention.is_some(), body.attributes.is_some()];
-                (body.workflow, body.id, input, unsupported)
+                let unsupported = [body.token.is_some(), body.attributes.is_some()];
+                (body.workflow, body.id, input, body.retention, unsupported)
             }
         };
-        let names = ["token", "retention", "attributes"];
+        let names = ["token", "attributes"];
         if let Some((name, _)) = names.into_iter().zip(unsupported).find(|(_, present)| *present) {
             return Err(StartError::NotSupported(name));
         }
         let input = input.unwrap_or_else(Payload::null);
         check_input(&input, input_limit)?;
         let id = id.map(InstanceId::new).transpose()?;
-        Ok(Self { workflow: WorkflowName::new(workflow)?, id, input })
+        let retention = retention.unwrap_or_default();
+        Ok(Self { workflow: WorkflowName::new(workflow)?, id, input, retention })
     }
 }
 

@@ -145,6 +145,13 @@ impl Error {
         self.kind() == FailureKind::WorkerLost
     }
 
+    /// The instance was cancelled while the call was open (rule P30). Returned from the workflow, possibly after some clean-up,
+    /// it ends the instance as cancelled.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.kind() == FailureKind::Cancelled
+    }
+
     /// No further attempt may be made.
     #[must_use]
     pub fn is_permanent(&self) -> bool {

@@ -234,6 +234,11 @@ impl Host {
         true
     }
 
+    /// The instance was cancelled (rule P30): the body is told when it asks. The calls that end with it are resolved apart.
+    pub fn cancel(&self) {
+        self.shared.lock().cancelled = true;
+    }
+
     /// Throws the body away. Nothing it drops, and nothing woken by that, means anything (rule W29). A panic of a
     /// destructor stays in here.
     pub fn discard(&self, body: Body) {

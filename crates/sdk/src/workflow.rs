@@ -273,6 +273,48 @@ impl Workflow {
         async move { asked.await.map(|_| ()) }
     }
 
+    /// Whether somebody has cancelled this instance (rule P30). The calls that were open at that moment have ended with an error
+    /// for which [`Error::is_cancelled`] is true; later ones work as always, until the deadline of the cancel.
+    ///
+    /// # Panics
+    /// Outside the workflow function.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.must_be_polling("is_cancelled");
+        self.shared.lock().cancelled
+    }
+
+    /// Runs `work`; if a cancel ends it, runs `clean_up` before the cancel goes on (rule P30). Whatever else `work` comes to is
+    /// handed on unchanged. An error of the clean-up is what the workflow ends with, if it is handed on.
+    ///
+    /// ```
+    /// # use everstep_sdk::{Error, Step, Workflow};
+    /// # async fn reserve(_: Step, n: u32) -> Result<u32, Error> { Ok(n) }
+    /// # async fn release(_: Step, n: u32) -> Result<(), Error> { Ok(()) }
+    /// # async fn body(cx: Workflow, seats: u32) -> Result<(), Error> {
+    /// let hold = cx.step("reserve", seats, reserve).await?;
+    /// let work = async { cx.sleep("wait for payment", "1 day").await };
+    /// cx.on_cancel(work, || async { cx.step("release", hold, release).await }).await
+    /// # }
+    /// ```
+    pub async fn on_cancel<Out, Cleaned, Work, CleanUp>(
+        &self,
+        work: Work,
+        clean_up: impl FnOnce() -> CleanUp,
+    ) -> Result<Out, Error>
+    where
+        Work: Future<Output = Result<Out, Error>>,
+        CleanUp: Future<Output = Result<Cleaned, Error>>,
+    {
+        match work.await {
+            Err(error) if error.is_cancelled() => {
+                clean_up().await?;
+                Err(error)
+            }
+            result => result,
+        }
+    }
+
     /// The time of the latest thing that this workflow has learnt, by the database's clock: the same in every replay.
     ///
     /// # Panics

@@ -1,7 +1,7 @@
 //! How an answer is kept: as a stable word, with the stored status's number where it has one. Kept answers outlive the
 //! version that gave them, so words never change.
 
-use everstep_engine::{Answer, Status};
+use everstep_engine::{Answer, Status, StatusWord};
 
 /// The text of an answer.
 pub(crate) fn encode(answer: &Answer) -> String {
@@ -15,6 +15,8 @@ pub(crate) fn encode(answer: &Answer) -> String {
         Answer::FromTheFuture => "from_the_future".to_owned(),
         Answer::Parked => "parked".to_owned(),
         Answer::Refused(status) => format!("refused:{}", status.code()),
+        Answer::Forbidden(status) => format!("forbidden:{}", status.word()),
+        Answer::Moved => "moved".to_owned(),
         Answer::NotParked => "not_parked".to_owned(),
         Answer::NotFound => "not_found".to_owned(),
         Answer::Created => "created".to_owned(),
@@ -27,6 +29,11 @@ pub(crate) fn encode(answer: &Answer) -> String {
 
 /// The answer of a text; none if this version does not know it.
 pub(crate) fn decode(text: &str) -> Option<Answer> {
+    // It has outlived the instance that it met.
+    let text = text.strip_prefix("was:").unwrap_or(text);
+    if let Some(word) = text.strip_prefix("forbidden:") {
+        return StatusWord::parse(word).map(Answer::Forbidden);
+    }
     if let Some((word, code)) = text.split_once(':') {
         let status = Status::from_code(code.parse().ok()?)?;
         return match word {
@@ -45,6 +52,7 @@ pub(crate) fn decode(text: &str) -> Option<Answer> {
         "fenced" => Some(Answer::Fenced),
         "from_the_future" => Some(Answer::FromTheFuture),
         "parked" => Some(Answer::Parked),
+        "moved" => Some(Answer::Moved),
         "not_parked" => Some(Answer::NotParked),
         "not_found" => Some(Answer::NotFound),
         "created" => Some(Answer::Created),
@@ -69,6 +77,7 @@ mod tests {
             Answer::Fenced,
             Answer::FromTheFuture,
             Answer::Parked,
+            Answer::Moved,
             Answer::NotParked,
             Answer::NotFound,
             Answer::Created,
@@ -78,7 +87,9 @@ mod tests {
         for status in Status::ALL {
             answers.extend([Answer::Refused(status), Answer::Exists(status), Answer::Conflict(status)]);
         }
+        answers.extend(StatusWord::ALL.map(Answer::Forbidden));
         for answer in answers {
+            assert_eq!(decode(&format!("was:{}", encode(&answer))), Some(answer.clone()));
             assert_eq!(decode(&encode(&answer)), Some(answer));
         }
         for text in ["", "exists", "exists:", "exists:9", "done:1", "refused:x"] {

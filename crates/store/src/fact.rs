@@ -50,12 +50,13 @@ const fn main(fact: &Fact) -> Option<&Payload> {
         },
         Fact::Delivered(delivered) => Some(&delivered.payload),
         Fact::Ended(End::Complete(output)) => Some(output),
-        Fact::Ended(End::Errored(_) | End::Terminated { .. })
+        Fact::Ended(End::Errored(_) | End::Terminated { .. } | End::Cancelled { .. })
         | Fact::Fired { .. }
         | Fact::Lost(_)
         | Fact::Parked(_)
         | Fact::Closed(_)
         | Fact::Patched(_)
+        | Fact::Cancelled(_)
         | Fact::Retried => None,
     }
 }
@@ -73,12 +74,13 @@ const fn main_mut(fact: &mut Fact) -> Option<&mut Payload> {
         },
         Fact::Delivered(delivered) => Some(&mut delivered.payload),
         Fact::Ended(End::Complete(output)) => Some(output),
-        Fact::Ended(End::Errored(_) | End::Terminated { .. })
+        Fact::Ended(End::Errored(_) | End::Terminated { .. } | End::Cancelled { .. })
         | Fact::Fired { .. }
         | Fact::Lost(_)
         | Fact::Parked(_)
         | Fact::Closed(_)
         | Fact::Patched(_)
+        | Fact::Cancelled(_)
         | Fact::Retried => None,
     }
 }
@@ -88,7 +90,9 @@ mod tests {
     use everstep_protocol::{
         Attempt, Call, CallKind, CallName, Failure, FailureKind, Fingerprint, FunctionName, Generation,
         Millis, Policy, Pool, Position, SessionId, StepKey, Timestamp,
-        journal::{Attempted, Closed, Delivered, Lost, Opened, ParkCode, Parked, Patched, Remote, Started},
+        journal::{
+            Attempted, Cancelled, Closed, Delivered, Lost, Opened, ParkCode, Parked, Patched, Remote, Started,
+        },
     };
 
     use super::*;
@@ -179,6 +183,8 @@ mod tests {
             (Fact::Ended(End::Complete(text)), true),
             (Fact::Ended(End::Errored(failure)), false),
             (Fact::Ended(End::Terminated { reason: None }), false),
+            (Fact::Ended(End::Cancelled { reason: Some("why".to_owned()) }), false),
+            (Fact::Cancelled(Cancelled { reason: None, until: Timestamp(7) }), false),
             (Fact::Ended(End::Terminated { reason: Some("why".to_owned()) }), false),
         ];
         for (fact, has_payload) in facts {

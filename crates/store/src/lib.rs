@@ -179,8 +179,14 @@ pub struct Orphan {
 /// What is to be done and when.
 #[async_trait]
 pub trait Schedule: Send + Sync + std::fmt::Debug + 'static {
-    /// Due waits, earliest first, from `mark` on; and the earliest due time of all others. Takes no locks (rule W23).
+    /// Due waits of instances that are not paused, earliest first, from `mark` on; and the earliest due time of all others. Takes no locks (rule W23).
     async fn due(&self, mark: Option<Timestamp>, limit: u32) -> Result<Due, Error>;
+
+    /// Cancelled instances, at most `limit`, whose deadline is over (rule P30). Takes no locks.
+    async fn overdue(&self, limit: u32) -> Result<Vec<InstanceUid>, Error>;
+
+    /// Ended instances, at most `limit`, whose retention is over, longest first (rule P32). Takes no locks.
+    async fn expired(&self, limit: u32) -> Result<Vec<InstanceUid>, Error>;
 
     /// Takes ready rows of these queues to offer: not offered yet, or offered longer than `again` ago; oldest first; so many that
     /// at most `window` of a queue are offered at once (rule W15). Marks them as offered.
@@ -267,6 +273,8 @@ pub struct Rejected {
     pub decided: Option<(WorkflowName, Decided)>,
 }
 
+/// How long a decision on a message is kept that met no instance, or whose instance is deleted (rule P27).
+pub(crate) const MESSAGES_KEPT: Millis = Millis::from_secs(7 * 86_400);
 /// The most of a rejected message's body that is kept.
 pub(crate) const BODY_BYTES_MAX: u64 = 1 << 20;
 /// What a record has around its body, at most about.
@@ -301,6 +309,10 @@ pub trait Records: Send + Sync + std::fmt::Debug + 'static {
 
     /// What the records of each of these namespaces take, in order: the sum of their [`record_bytes`] (rule W17).
     async fn rejected_bytes(&self, namespaces: &[Namespace]) -> Result<Vec<u64>, Error>;
+
+    /// Removes journals of deleted instances, at most `limit` entries. Answers with their count; less than `limit` means that
+    /// none is left.
+    async fn sweep(&self, limit: u32) -> Result<u64, Error>;
 
     /// Deletes what is past its time, at most `limit` rows a table: message decisions that met no instance after 7 days
     /// (the others last as long as their instance, rule P27), rejected records after 30, ended sessions without leases after

@@ -1,77 +1,15 @@
 //! What API and CLI show of an instance: derived from the head and its side rows in one read, never stored (promise 6).
 
-use everstep_engine::{Status, mailbox::Awaited, rows::WaitKind};
+pub use everstep_engine::status::StatusWord;
+use everstep_engine::{
+    mailbox::Awaited,
+    rows::{Control, WaitKind},
+};
 use everstep_protocol::{
     BuildName, Call, Epoch, EventType, Generation, InstanceId, InstanceUid, Namespace, Position, Run,
     SessionId, Timestamp, WorkflowName,
     journal::{End, Parked},
 };
-
-/// The status of rule P28.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum StatusWord {
-    /// Runnable, and nobody has it yet.
-    Queued,
-    /// A worker holds it.
-    Running,
-    /// It waits; the waits say for what and until when.
-    Waiting,
-    /// A person has to decide and nothing else can move.
-    Attention,
-    /// Ended with an output.
-    Complete,
-    /// Ended with an error.
-    Errored,
-    /// Ended by somebody.
-    Terminated,
-}
-
-impl StatusWord {
-    /// Every status.
-    pub const ALL: [Self; 7] = [
-        Self::Queued,
-        Self::Running,
-        Self::Waiting,
-        Self::Attention,
-        Self::Complete,
-        Self::Errored,
-        Self::Terminated,
-    ];
-
-    /// The word.
-    #[must_use]
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Queued => "queued",
-            Self::Running => "running",
-            Self::Waiting => "waiting",
-            Self::Attention => "attention",
-            Self::Complete => "complete",
-            Self::Errored => "errored",
-            Self::Terminated => "terminated",
-        }
-    }
-
-    /// The status of a word.
-    #[must_use]
-    pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|status| status.word() == word)
-    }
-
-    /// Derives the status from the stored one and from which side rows exist.
-    #[must_use]
-    pub const fn derive(stored: Status, leased: bool, ready: bool, parked: bool) -> Self {
-        match stored {
-            Status::Complete => Self::Complete,
-            Status::Errored => Self::Errored,
-            Status::Terminated => Self::Terminated,
-            Status::Open if leased => Self::Running,
-            Status::Open if parked => Self::Attention,
-            Status::Open if ready => Self::Queued,
-            Status::Open => Self::Waiting,
-        }
-    }
-}
 
 /// An open wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,6 +78,8 @@ pub struct InstanceView {
     pub unread: Vec<UnreadView>,
     /// Types that are awaited and of which no event was ever sent, at most 100; not in lists (rule P25).
     pub never_sent: Vec<EventType>,
+    /// The pause and cancel in force.
+    pub control: Control,
     /// The open question of a parked instance.
     pub parked: Option<(Timestamp, Parked)>,
     /// How it ended.

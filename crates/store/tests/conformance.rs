@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails where it is surprised")]
 
 mod conformance {
+    pub(crate) mod control;
     pub(crate) mod events;
     pub(crate) mod fixture;
     pub(crate) mod journals;
@@ -55,6 +56,14 @@ suites! {
         an_operation_keeps_its_first_answer,
         a_holder_that_dies_leaves_the_instance_ready,
         texts_with_nul_are_taken,
+    },
+    control::{
+        p29_waits_of_a_paused_instance_are_not_due_until_the_resume,
+        p28_pausing_paused_and_cancelled_are_shown_and_listed,
+        w06_heartbeats_say_which_holders_are_to_let_go,
+        p30_a_cancel_clears_what_is_open_and_has_a_deadline,
+        p31_a_new_run_has_its_own_journal_and_the_earlier_one_stays,
+        p32_what_is_past_its_retention_is_found_and_deleted_in_small_parts,
     },
     remote::{
         w39_a_remote_step_has_a_lease_of_its_own,

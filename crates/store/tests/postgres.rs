@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails where it is surprised")]
 
+#[path = "conformance/control.rs"]
+#[allow(dead_code, reason = "only a part is used here")]
+mod control;
 #[path = "conformance/fixture.rs"]
 #[allow(dead_code, reason = "only the PostgreSQL half is used here")]
 mod fixture;
@@ -302,4 +305,38 @@ async fn p27_a_decision_is_kept_as_long_as_its_instance() {
     let messages = ["created", "exists", "conflict", "refused"].map(|id| message("app", id));
     let loaded = scene.load(Needs { messages: messages.to_vec(), ..Needs::default() }).await;
     assert_eq!(messages.map(|key| loaded.messages.contains_key(&key)), [true, true, true, false]);
+}
+
+/// Every table and column that could name an instance, by its text.
+async fn traces(url: &str, texts: &[String]) -> Vec<String> {
+    let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let tables = "SELECT table_name::text FROM information_schema.tables WHERE table_schema = 'public'";
+    let mut found = Vec::new();
+    for table in client.query(tables, &[]).await.unwrap() {
+        let table: String = table.get(0);
+        for text in texts {
+            let sql = format!("SELECT count(*) FROM \"{table}\" t WHERE t::text LIKE '%' || $1 || '%'");
+            if client.query_one(&sql, &[text]).await.unwrap().get::<_, i64>(0) > 0 {
+                found.push(format!("{table}: {text}"));
+            }
+        }
+    }
+    found
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p32_a_deleted_instance_leaves_no_trace_in_any_table() {
+    let fixture = Postgres::create().await;
+    let store: Arc<dyn Store> = fixture.store();
+    let scene = Scene::new(Arc::clone(&store));
+    let uid = control::with_every_row(&scene, "the-one").await;
+    let texts = [uid.to_string(), "the-one".to_owned()];
+    assert!(traces(fixture.url(), &texts).await.len() >= 10, "the search finds what is there");
+    let what = What::Delete { operation: "d".to_owned(), terminate: true };
+    assert_eq!(scene.on(uid, what).await, Answer::Done);
+    store.sweep(1_000).await.unwrap();
+    // Its last message, until the broker has confirmed it.
+    store.sent(&[(uid, everstep_protocol::Run(1))]).await.unwrap();
+    assert_eq!(traces(fixture.url(), &texts).await, Vec::<String>::new());
 }

@@ -12,7 +12,7 @@ use everstep_store::{
 use tokio_postgres::{Client, NoTls};
 
 /// What of each index a search must name; without it, the whole index is read.
-const LEADING: [(&str, &str); 22] = [
+const LEADING: [(&str, &str); 25] = [
     ("instance_pkey", "id"),
     ("instance_by_workflow", "namespace"),
     ("instance_ended", "namespace"),
@@ -35,6 +35,9 @@ const LEADING: [(&str, &str); 22] = [
     ("event_unread", "instance"),
     ("event_unread_by_key", "instance"),
     ("event_by_call", "instance"),
+    ("control_pkey", "instance"),
+    ("expiry_pkey", "instance"),
+    ("message_decision_by_instance", "namespace"),
 ];
 
 #[tokio::test]
@@ -183,5 +186,8 @@ INSERT INTO remote_step (instance, call, body, attempt, epoch)
     SELECT id, decode(repeat('01', 16), 'hex'), '\x00', 1, 0 FROM instance;
 INSERT INTO attention SELECT id, 1, 'broken', 'm' FROM instance;
 INSERT INTO operation SELECT id, 1, 'op', 'done' FROM instance;
+INSERT INTO control SELECT id, created_at FROM instance;
+INSERT INTO expiry SELECT id, created_at FROM instance;
+INSERT INTO journal_cut SELECT id FROM instance;
 INSERT INTO outbox SELECT id, created_at, 1, 'k', 'm', '{}' FROM instance;
 ";

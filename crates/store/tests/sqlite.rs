@@ -4,6 +4,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails where it is surprised")]
 
+#[path = "conformance/control.rs"]
+#[allow(dead_code, reason = "only a part is used here")]
+mod control;
+#[path = "conformance/scene.rs"]
+#[allow(dead_code, reason = "only a part is used here")]
+mod scene;
+
 use std::{
     path::{Path, PathBuf},
     sync::mpsc,
@@ -54,6 +61,7 @@ fn start(id: &str) -> (InstanceUid, Input) {
             input,
             fingerprint,
             seed: [7; 32],
+            retention: everstep_engine::retention::Own::default(),
             message: None,
         })),
     )
@@ -449,4 +457,43 @@ async fn p27_a_decision_is_kept_as_long_as_its_instance() {
     connection.execute("UPDATE message_decision SET at = 1", []).unwrap();
     assert_eq!(store.clean(10).await.unwrap(), 1);
     assert_eq!(left(), ["conflict", "created", "exists"]);
+}
+
+/// Every table that names an instance, by its id or name.
+fn traces(path: &Path, uid: InstanceUid, id: &str) -> Vec<String> {
+    let connection = rusqlite::Connection::open(path).unwrap();
+    let list = |sql: &str| -> Vec<String> {
+        let mut statement = connection.prepare(sql).unwrap();
+        statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+    };
+    let mut found = Vec::new();
+    for table in list("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'") {
+        for column in list(&format!("SELECT name FROM pragma_table_info('{table}')")) {
+            let sql = format!(
+                "SELECT count(*) FROM {table} WHERE instr({column}, ?1) OR instr(CAST({column} AS TEXT), ?2) \
+                 OR instr(CAST({column} AS TEXT), ?3)"
+            );
+            let values = rusqlite::params![uid.0.as_bytes(), id, uid.to_string()];
+            if connection.query_row(&sql, values, |row| row.get::<_, i64>(0)).unwrap() > 0 {
+                found.push(format!("{table}.{column}"));
+            }
+        }
+    }
+    found
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p32_a_deleted_instance_leaves_no_trace_in_any_table() {
+    let (_directory, path) = new_file();
+    let store: std::sync::Arc<dyn everstep_store::Store> =
+        std::sync::Arc::new(SqliteStore::open(&path).unwrap());
+    let scene = scene::Scene::new(std::sync::Arc::clone(&store));
+    let uid = control::with_every_row(&scene, "the-one").await;
+    assert!(traces(&path, uid, "the-one").len() >= 10, "the search finds what is there");
+    let what = What::Delete { operation: "d".to_owned(), terminate: true };
+    assert_eq!(scene.on(uid, what).await, Answer::Done);
+    store.sweep(1_000).await.unwrap();
+    // Its last message, until the broker has confirmed it.
+    store.sent(&[(uid, Run(1))]).await.unwrap();
+    assert_eq!(traces(&path, uid, "the-one"), Vec::<String>::new());
 }

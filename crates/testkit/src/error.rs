@@ -36,6 +36,12 @@ pub enum KitError {
         /// Workflow and id.
         instance: String,
     },
+    /// The instance was cancelled.
+    #[error("{instance} was cancelled")]
+    Cancelled {
+        /// Workflow and id.
+        instance: String,
+    },
     /// The instance is parked: its code does what cannot be replayed, or contradicts its journal.
     #[error("{instance} is parked ({}): {}", parked.code.word(), parked.message)]
     Parked {
@@ -94,6 +100,7 @@ impl KitError {
             Self::Invalid(_)
             | Self::NotStarted { .. }
             | Self::Terminated { .. }
+            | Self::Cancelled { .. }
             | Self::Parked { .. }
             | Self::Unreachable { .. }
             | Self::Standstill { .. }

@@ -257,6 +257,7 @@ impl Kit {
             id: id.map(InstanceId::new).transpose().map_err(|error| refused(error.to_string()))?,
             input: Payload::encode(input).map_err(|error| refused(error.to_string()))?,
             message: None,
+            retention: Default::default(),
         };
         let reply = self.system.handle.start(request).await.map_err(|error| refused(error.to_string()))?;
         match (reply.outcome, reply.id) {
@@ -377,7 +378,9 @@ impl Kit {
 
     async fn finish_one(&self, view: &InstanceView) -> Result<(), KitError> {
         match view.status {
-            StatusWord::Complete | StatusWord::Errored | StatusWord::Terminated if self.replays => {
+            StatusWord::Complete | StatusWord::Errored | StatusWord::Terminated | StatusWord::Cancelled
+                if self.replays =>
+            {
                 self.replayed(&self.saved(view).await?).map(drop)
             }
             StatusWord::Attention
@@ -395,6 +398,9 @@ impl Kit {
             StatusWord::Complete
             | StatusWord::Errored
             | StatusWord::Terminated
+            | StatusWord::Cancelled
+            | StatusWord::Pausing
+            | StatusWord::Paused
             | StatusWord::Attention
             | StatusWord::Queued
             | StatusWord::Running

@@ -150,7 +150,8 @@ fn same(one: &End, other: &End) -> bool {
     match (one, other) {
         (End::Complete(one), End::Complete(other)) => one == other,
         (End::Errored(one), End::Errored(other)) => seen(one) == seen(other),
-        (End::Terminated { .. } | End::Complete(_) | End::Errored(_), _) => false,
+        (End::Cancelled { .. }, End::Cancelled { .. }) => true,
+        (End::Terminated { .. } | End::Complete(_) | End::Errored(_) | End::Cancelled { .. }, _) => false,
     }
 }
 
@@ -163,5 +164,6 @@ fn say(end: &End) -> String {
         End::Complete(output) => format!("completes with {}", output.as_str()),
         End::Errored(failure) => format!("fails with {failure}"),
         End::Terminated { .. } => "was terminated".to_owned(),
+        End::Cancelled { .. } => "ends as cancelled".to_owned(),
     }
 }

@@ -58,7 +58,8 @@ impl Run {
 
     /// Waits for its end and gives its output.
     ///
-    /// Errors: [`KitError::Errored`] with what the workflow returned, [`KitError::Terminated`], [`KitError::Parked`].
+    /// Errors: [`KitError::Errored`] with what the workflow returned, [`KitError::Terminated`], [`KitError::Cancelled`],
+    /// [`KitError::Parked`].
     pub async fn result<T: DeserializeOwned>(&self) -> Result<T, KitError> {
         match self.end().await? {
             End::Complete(output) => read(&self.to_string(), &output),
@@ -66,6 +67,7 @@ impl Run {
                 Err(KitError::Errored { instance: self.to_string(), error: Error::from_failure(failure) })
             }
             End::Terminated { .. } => Err(KitError::Terminated { instance: self.to_string() }),
+            End::Cancelled { .. } => Err(KitError::Cancelled { instance: self.to_string() }),
         }
     }
 
@@ -75,6 +77,7 @@ impl Run {
             End::Errored(failure) => Ok(Error::from_failure(failure)),
             End::Complete(_) => Err(self.unreachable("an error", StatusWord::Complete, None)),
             End::Terminated { .. } => Err(KitError::Terminated { instance: self.to_string() }),
+            End::Cancelled { .. } => Err(KitError::Cancelled { instance: self.to_string() }),
         }
     }
 
@@ -209,7 +212,7 @@ impl Run {
         match &view.end {
             None => Ok(()),
             Some(End::Errored(failure)) => Err(self.unreachable(wanted, view.status, Some(failure.clone()))),
-            Some(End::Complete(_) | End::Terminated { .. }) => {
+            Some(End::Complete(_) | End::Terminated { .. } | End::Cancelled { .. }) => {
                 Err(self.unreachable(wanted, view.status, None))
             }
         }

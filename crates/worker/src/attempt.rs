@@ -401,7 +401,8 @@ fn word(result: &Result<Payload, Failure>) -> &'static str {
             | FailureKind::Unserialisable
             | FailureKind::Invalid
             | FailureKind::LimitReached
-            | FailureKind::UnknownFunction => "failed",
+            | FailureKind::UnknownFunction
+            | FailureKind::Cancelled => "failed",
         },
     }
 }

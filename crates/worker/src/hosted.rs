@@ -30,7 +30,7 @@ use std::{
 use everstep_engine::{replay::Replay, report::Reporter};
 use everstep_protocol::{
     Call, Epoch, Failure, InstanceUid, Payload, Position, Timestamp,
-    journal::{ParkCode, Parked},
+    journal::{Cancelled, ParkCode, Parked},
     message::{Ack, AttemptEnd, Entries, Grant, Held, WorkerItem},
 };
 use everstep_sdk::host::{Body, Host, InstanceInfo};
@@ -72,6 +72,10 @@ pub struct Hosted {
     reports: Reports,
     linger: Linger,
     stop: Stop,
+    /// The instance is being paused: nothing begins here.
+    hold: bool,
+    /// The instance was cancelled, as the body knows.
+    cancelled: Option<Cancelled>,
     foreign: bool,
     finished: bool,
 }
@@ -183,6 +187,8 @@ impl Hosted {
             reports: Reports::after(grant.reports),
             linger: Linger::No,
             stop: Stop::No,
+            hold: false,
+            cancelled: None,
             foreign: false,
             finished: false,
             env,
@@ -238,8 +244,9 @@ impl Hosted {
         self.journal.add(grant.entries, grant.last, self.replay.position());
     }
 
-    /// Further entries.
+    /// Further entries, or the word that the instance is being paused, or no longer (rule P29).
     pub fn entries(&mut self, entries: Entries) {
+        self.hold = entries.pause.unwrap_or(self.hold);
         self.journal.add(entries.entries, entries.last, self.replay.position());
     }
 

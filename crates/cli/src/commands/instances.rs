@@ -16,19 +16,67 @@ use crate::{
 pub(super) async fn run(asking: &Asking, command: InstancesCommand) -> Result<(), Failure> {
     match command {
         InstancesCommand::List(args) => list(asking, args).await,
-        InstancesCommand::Get { instance, journal: false } => {
+        InstancesCommand::Get { instance, journal: false, .. } => {
             let answer = asking.client.instance(&instance.workflow, &instance.id).await?;
             print_instance(asking, &answer)
         }
-        InstancesCommand::Get { instance, journal: true } => with_journal(asking, &instance).await,
+        InstancesCommand::Get { instance, journal: true, run } => with_journal(asking, &instance, run).await,
         InstancesCommand::Terminate { instance, reason } => {
             let InstanceArgs { workflow, id } = instance;
             print_instance(asking, &asking.client.terminate(&workflow, &id, reason.as_deref()).await?)
         }
-        InstancesCommand::Retry { instance } => {
-            print_instance(asking, &asking.client.retry(&instance.workflow, &instance.id).await?)
+        InstancesCommand::Retry { instance } => operate(asking, &instance, "retry", Plain {}).await,
+        InstancesCommand::Pause { instance } => operate(asking, &instance, "pause", Plain {}).await,
+        InstancesCommand::Resume { instance } => operate(asking, &instance, "resume", Plain {}).await,
+        InstancesCommand::Cancel { instance, reason, within } => {
+            operate(asking, &instance, "cancel", Cancel { reason, within }).await
         }
+        InstancesCommand::Restart { instance, from, count } => {
+            let from = from.map(|name| From { name, count });
+            operate(asking, &instance, "restart", Restart { from }).await
+        }
+        InstancesCommand::Delete { instance, terminate } => delete(asking, &instance, terminate).await,
     }
+}
+
+#[derive(Serialize)]
+struct Plain {}
+
+#[derive(Serialize)]
+struct Cancel {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    within: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Restart {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from: Option<From>,
+}
+
+#[derive(Serialize)]
+struct From {
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    count: Option<u32>,
+}
+
+async fn operate(
+    asking: &Asking,
+    instance: &InstanceArgs,
+    operation: &str,
+    body: impl Serialize,
+) -> Result<(), Failure> {
+    let answer = asking.client.operate(&instance.workflow, &instance.id, operation, &body).await?;
+    print_instance(asking, &answer)
+}
+
+async fn delete(asking: &Asking, instance: &InstanceArgs, terminate: bool) -> Result<(), Failure> {
+    let InstanceArgs { workflow, id } = instance;
+    let answer = asking.client.delete(workflow, id, terminate).await?;
+    asking.print(&answer, |_| Ok(format!("deleted {workflow}/{id}\n")))
 }
 
 fn print_instance(asking: &Asking, answer: &Answer) -> Result<(), Failure> {
@@ -53,10 +101,10 @@ struct WithJournal<'a> {
     journal: &'a [Box<RawValue>],
 }
 
-async fn with_journal(asking: &Asking, instance: &InstanceArgs) -> Result<(), Failure> {
+async fn with_journal(asking: &Asking, instance: &InstanceArgs, run: Option<u32>) -> Result<(), Failure> {
     let InstanceArgs { workflow, id } = instance;
     let answer = asking.client.instance(workflow, id).await?;
-    let entries = journal(asking, workflow, id).await?;
+    let entries = journal(asking, workflow, id, run).await?;
     match asking.format {
         Format::Json => {
             let instance: &RawValue = serde_json::from_str(&answer.text).map_err(anyhow::Error::from)?;
@@ -76,11 +124,12 @@ async fn journal(
     asking: &Asking,
     workflow: &WorkflowName,
     id: &InstanceId,
+    run: Option<u32>,
 ) -> Result<Vec<Box<RawValue>>, Failure> {
     let mut entries = Vec::new();
     let mut after = 0;
     loop {
-        let page: Journal = answer::read(&asking.client.journal(workflow, id, after).await?.text)?;
+        let page: Journal = answer::read(&asking.client.journal(workflow, id, run, after).await?.text)?;
         entries.extend(page.entries);
         match page.next {
             Some(next) if next > after => after = next,

@@ -11,6 +11,9 @@ pub(super) fn run(global: &Global, args: &SettingsArgs) -> Result<(), Failure> {
     if args.reference {
         return print(&reference::page());
     }
+    if args.transitions {
+        return print(&everstep_engine::transition::page());
+    }
     let settings =
         Settings::load(&Sources::of_process(global.config.clone(), Vec::new())).map_err(Failure::Settings)?;
     let shown = settings.masked();

@@ -59,7 +59,7 @@ fn item(
     raw: &RawValue,
     input_limit: u64,
 ) -> Result<StartRequest, Refusal> {
-    let StartBody { id, input } = read_json(raw.get().as_bytes())?;
+    let StartBody { id, input, retention } = read_json(raw.get().as_bytes())?;
     let message = operation.given.then(|| MessageKey {
         namespace: namespace.clone(),
         workflow: workflow.clone(),
@@ -71,6 +71,7 @@ fn item(
         workflow: workflow.clone(),
         id: id.map(InstanceId::new).transpose()?,
         input: read_input(input, input_limit)?,
+        retention,
         message,
     })
 }

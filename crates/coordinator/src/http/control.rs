@@ -1,8 +1,14 @@
 //! Control operations. Repeating one with the same `Idempotency-Key` gives the first answer (rule W4).
 
-use axum::{extract::State, response::Response};
-use everstep_engine::{Answer, start::NameKey};
+use axum::{
+    Json,
+    extract::State,
+    response::{IntoResponse, Response},
+};
+use everstep_engine::{Answer, start::NameKey, transition::Operation as Kind};
+use everstep_protocol::{Call, CallKind, CallName, Millis};
 use serde::Deserialize;
+use serde_json::json;
 
 use super::{
     extract::{InstancePath, JsonBody, NoQuery, Operation, Strict},
@@ -13,6 +19,8 @@ use crate::Handle;
 
 /// The longest reason that is recorded, in characters.
 const REASON_CHARS_MAX: usize = 1000;
+/// The longest time that a cancel may give.
+const WITHIN_MAX: Millis = Millis(86_400_000);
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -23,7 +31,82 @@ struct TerminateBody {
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RetryBody {}
+struct CancelBody {
+    #[serde(default)]
+    reason: Option<String>,
+    #[serde(default)]
+    within: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RestartBody {
+    #[serde(default)]
+    from: Option<FromCall>,
+}
+
+/// The call that a restart begins at: a step, its first, unless it says otherwise.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FromCall {
+    name: String,
+    #[serde(default)]
+    count: Option<u32>,
+    #[serde(default)]
+    kind: Option<CallKind>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EmptyBody {}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DeleteQuery {
+    #[serde(default)]
+    terminate: bool,
+}
+
+/// `POST .../{id}/pause`.
+pub(super) async fn pause(
+    State(handle): State<Handle>,
+    InstancePath(name): InstancePath,
+    Strict(NoQuery {}): Strict<NoQuery>,
+    operation: Operation,
+    body: JsonBody,
+) -> Result<Response, Refusal> {
+    let EmptyBody {} = body.read()?;
+    let answer = handle.pause(name.clone(), operation.id).await?;
+    answered(&handle, Kind::Pause, &name, answer).await
+}
+
+/// `POST .../{id}/resume`.
+pub(super) async fn resume(
+    State(handle): State<Handle>,
+    InstancePath(name): InstancePath,
+    Strict(NoQuery {}): Strict<NoQuery>,
+    operation: Operation,
+    body: JsonBody,
+) -> Result<Response, Refusal> {
+    let EmptyBody {} = body.read()?;
+    let answer = handle.resume(name.clone(), operation.id).await?;
+    answered(&handle, Kind::Resume, &name, answer).await
+}
+
+/// `POST .../{id}/cancel`, with an optional body `{"reason", "within"}`; `within` is a duration such as `5 min`.
+pub(super) async fn cancel(
+    State(handle): State<Handle>,
+    InstancePath(name): InstancePath,
+    Strict(NoQuery {}): Strict<NoQuery>,
+    operation: Operation,
+    body: JsonBody,
+) -> Result<Response, Refusal> {
+    let CancelBody { reason, within } = body.read()?;
+    let reason = checked(reason)?;
+    let within = within.map(|text| read_within(&text)).transpose()?;
+    let answer = handle.cancel(name.clone(), operation.id, reason, within).await?;
+    answered(&handle, Kind::Cancel, &name, answer).await
+}
 
 /// `POST .../{id}/terminate`, with an optional body `{"reason"}`.
 pub(super) async fn terminate(
@@ -34,11 +117,8 @@ pub(super) async fn terminate(
     body: JsonBody,
 ) -> Result<Response, Refusal> {
     let TerminateBody { reason } = body.read()?;
-    if reason.as_ref().is_some_and(|reason| reason.chars().count() > REASON_CHARS_MAX) {
-        return Err(Refusal::Body(format!("the reason is longer than {REASON_CHARS_MAX} characters")));
-    }
-    let answer = handle.terminate(name.clone(), operation.id, reason).await?;
-    answered(&handle, "terminate", &name, answer).await
+    let answer = handle.terminate(name.clone(), operation.id, checked(reason)?).await?;
+    answered(&handle, Kind::Terminate, &name, answer).await
 }
 
 /// `POST .../{id}/retry`.
@@ -49,20 +129,81 @@ pub(super) async fn retry(
     operation: Operation,
     body: JsonBody,
 ) -> Result<Response, Refusal> {
-    let RetryBody {} = body.read()?;
+    let EmptyBody {} = body.read()?;
     let answer = handle.retry(name.clone(), operation.id).await?;
-    answered(&handle, "retry", &name, answer).await
+    answered(&handle, Kind::Retry, &name, answer).await
+}
+
+/// `POST .../{id}/restart`, with an optional body `{"from": {"name", "count", "kind"}}`.
+pub(super) async fn restart(
+    State(handle): State<Handle>,
+    InstancePath(name): InstancePath,
+    Strict(NoQuery {}): Strict<NoQuery>,
+    operation: Operation,
+    body: JsonBody,
+) -> Result<Response, Refusal> {
+    let RestartBody { from } = body.read()?;
+    let from = from.map(call).transpose()?;
+    let answer = handle.restart(name.clone(), operation.id, from).await?;
+    answered(&handle, Kind::Restart, &name, answer).await
+}
+
+/// `DELETE .../{id}`, with `?terminate=true` for one that has not ended.
+pub(super) async fn delete(
+    State(handle): State<Handle>,
+    InstancePath(name): InstancePath,
+    Strict(DeleteQuery { terminate }): Strict<DeleteQuery>,
+    operation: Operation,
+) -> Result<Response, Refusal> {
+    let answer = handle.delete(name.clone(), operation.id, terminate).await?;
+    if answer == Answer::Done {
+        let NameKey { namespace, workflow, id } = name;
+        return Ok(Json(json!({"namespace": namespace, "workflow": workflow, "id": id, "deleted": true}))
+            .into_response());
+    }
+    answered(&handle, Kind::Delete, &name, answer).await
+}
+
+fn checked(reason: Option<String>) -> Result<Option<String>, Refusal> {
+    if reason.as_ref().is_some_and(|reason| reason.chars().count() > REASON_CHARS_MAX) {
+        return Err(Refusal::Body(format!("the reason is longer than {REASON_CHARS_MAX} characters")));
+    }
+    Ok(reason)
+}
+
+fn read_within(text: &str) -> Result<Millis, Refusal> {
+    let within = Millis::parse(text).map_err(|error| Refusal::Body(format!("within: {error}")))?;
+    if within > Millis::ZERO && within <= WITHIN_MAX {
+        Ok(within)
+    } else {
+        Err(Refusal::Body(format!(
+            "within {text:?} is refused, it must be more than zero and at most {WITHIN_MAX}"
+        )))
+    }
+}
+
+fn call(from: FromCall) -> Result<Call, Refusal> {
+    let FromCall { name, count, kind } = from;
+    let name = CallName::new(name)?;
+    let count = count.unwrap_or(1);
+    if count == 0 {
+        return Err(Refusal::Body("from.count 0 is refused, calls of a name are counted from 1".to_owned()));
+    }
+    Ok(Call { kind: kind.unwrap_or(CallKind::Step), name, count })
 }
 
 async fn answered(
     handle: &Handle,
-    operation: &'static str,
+    operation: Kind,
     name: &NameKey,
     answer: Answer,
 ) -> Result<Response, Refusal> {
+    let operation = operation.word();
     match answer {
         Answer::Done | Answer::Nothing => Ok(done(handle, name).await),
         Answer::Refused(status) => Err(Refusal::NotAllowed { operation, status }),
+        Answer::Forbidden(status) => Err(Refusal::Forbidden { operation, status }),
+        Answer::Moved => Err(Refusal::Moved { operation }),
         Answer::NotParked => Err(Refusal::NotParked),
         Answer::NotFound => Err(not_found(name)),
         Answer::Granted
@@ -76,5 +217,28 @@ async fn answered(
         | Answer::Conflict(_)
         | Answer::EventIdTaken
         | Answer::MailboxFull => Err(Refusal::Bug(format!("{operation} was answered with {answer:?}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p30_the_time_of_a_cancel_is_checked() {
+        assert!(matches!(read_within("5 min"), Ok(Millis(300_000))));
+        for text in ["", "0s", "25 h", "soon"] {
+            let Err(Refusal::Body(detail)) = read_within(text) else { panic!("{text:?} is accepted") };
+            assert!(detail.starts_with("within"), "{detail}");
+        }
+    }
+
+    #[test]
+    fn p31_a_restart_names_a_call() {
+        let of = |text: &str| call(serde_json::from_str(text).unwrap()).map(|call| call.to_string());
+        assert_eq!(of(r#"{"name":"charge"}"#).ok().as_deref(), Some("step \"charge\" #1"));
+        assert_eq!(of(r#"{"name":"x","count":3,"kind":"sleep"}"#).ok().as_deref(), Some("sleep \"x\" #3"));
+        assert!(of(r#"{"name":""}"#).is_err());
+        assert!(of(r#"{"name":"x","count":0}"#).is_err());
     }
 }

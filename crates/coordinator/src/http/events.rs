@@ -60,7 +60,9 @@ pub(super) async fn send(
         | Answer::NotParked
         | Answer::Created
         | Answer::Exists(_)
-        | Answer::Conflict(_) => Err(Refusal::Bug(format!("an event was answered with {answer:?}"))),
+        | Answer::Conflict(_)
+        | Answer::Forbidden(_)
+        | Answer::Moved => Err(Refusal::Bug(format!("an event was answered with {answer:?}"))),
     }
 }
 

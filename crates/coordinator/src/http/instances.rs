@@ -9,7 +9,7 @@ use axum::{
 use everstep_engine::start::{MessageKey, NameKey};
 use everstep_protocol::{
     Fingerprint, InstanceId, InstanceUid, Namespace, Payload, WorkflowName,
-    start::{StartOutcome, StartReply},
+    start::{Retention, StartOutcome, StartReply},
 };
 use everstep_store::{Cursor, Filter, StatusWord};
 use serde::Deserialize;
@@ -35,6 +35,8 @@ pub(super) struct StartBody<'a> {
     pub(super) id: Option<String>,
     #[serde(default, borrow)]
     pub(super) input: Option<&'a RawValue>,
+    #[serde(default)]
+    pub(super) retention: Retention,
 }
 
 /// `POST .../instances`: 201 if an instance was created, 200 if one with the same input exists, 409 if with another.
@@ -45,7 +47,7 @@ pub(super) async fn start(
     operation: Operation,
     body: JsonBody,
 ) -> Result<Response, Refusal> {
-    let StartBody { id, input } = body.read()?;
+    let StartBody { id, input, retention } = body.read()?;
     let id = id.map(InstanceId::new).transpose()?;
     let input = read_input(input, handle.limits().input_bytes)?;
     let repeatable = id.is_some() || operation.given;
@@ -55,8 +57,14 @@ pub(super) async fn start(
         app_id: APP_ID.to_owned(),
         message_id: operation.id,
     });
-    let request =
-        StartRequest { namespace: namespace.clone(), workflow: workflow.clone(), id, input, message };
+    let request = StartRequest {
+        namespace: namespace.clone(),
+        workflow: workflow.clone(),
+        id,
+        input,
+        retention,
+        message,
+    };
     let asked = request.id.as_ref().map(ToString::to_string);
     let reply = handle.start(request).await.map_err(|error| match error {
         Error::Unknown { .. } => Refusal::Unknown { id: asked, repeatable },

@@ -2,7 +2,7 @@
 
 use axum::{Json, extract::State};
 use everstep_protocol::{
-    Position,
+    Position, Run,
     journal::{Attempted, Delivered, End, Entry, Fact, Opened, Outcome, Wait},
 };
 use everstep_store::Range;
@@ -28,6 +28,7 @@ const PAGE_BYTES_MAX: usize = 4 << 20;
 pub(super) struct JournalQuery {
     after: Option<u64>,
     limit: Option<u32>,
+    run: Option<u32>,
 }
 
 /// A page of a journal.
@@ -112,7 +113,7 @@ struct EntryView {
     message: Option<String>,
 }
 
-/// `GET .../{id}/journal`, of the current run.
+/// `GET .../{id}/journal`, of the current run, or of an earlier one with `?run=`.
 pub(super) async fn get(
     State(handle): State<Handle>,
     InstancePath(name): InstancePath,
@@ -120,12 +121,18 @@ pub(super) async fn get(
 ) -> Result<Json<Page>, Refusal> {
     let limit = limit(query.limit, PAGE_DEFAULT, PAGE_MAX)?;
     let view = handle.store().instance(&name).await?.ok_or_else(|| not_found(&name))?;
-    let range = Range { uid: view.uid, run: view.run, after: Position(query.after.unwrap_or(0)) };
+    let run = query.run.map_or(view.run, Run);
+    if run.0 == 0 || run > view.run {
+        let detail = format!("run {run} is refused, the instance has runs 1 to {}", view.run);
+        return Err(Refusal::Query(detail));
+    }
+    let range = Range { uid: view.uid, run, after: Position(query.after.unwrap_or(0)) };
     let mut entries = handle.store().journal(vec![range], PAGE_BYTES_MAX).await?.pop().unwrap_or_default();
     entries.truncate(limit as usize);
-    let next =
-        entries.last().map(|entry| entry.position).filter(|last| *last < view.position).map(|last| last.0);
-    Ok(Json(Page { run: view.run.0, entries: entries.into_iter().map(EntryView::from).collect(), next }))
+    // How far an earlier run goes only its journal knows: after its last page comes an empty one.
+    let may_go_on = |last: &Position| run < view.run || *last < view.position;
+    let next = entries.last().map(|entry| entry.position).filter(may_go_on).map(|last| last.0);
+    Ok(Json(Page { run: run.0, entries: entries.into_iter().map(EntryView::from).collect(), next }))
 }
 
 impl From<Entry> for EntryView {
@@ -156,6 +163,9 @@ impl From<Entry> for EntryView {
             Fact::Closed(closed) => Self { closed_after: Some(closed.after.0), ..start },
             Fact::Fired { .. } | Fact::Retried => start,
             Fact::Patched(patched) => Self { called_after: Some(patched.called_after.0), ..start },
+            Fact::Cancelled(cancelled) => {
+                Self { message: cancelled.reason, until: Some(time(cancelled.until)), ..start }
+            }
             Fact::Ended(end) => start.ended(end),
         }
     }
@@ -228,6 +238,7 @@ impl EntryView {
             End::Errored(failure) => {
                 Self { outcome: Some("errored"), error: Some(Error::from(failure)), ..self }
             }
+            End::Cancelled { reason } => Self { outcome: Some("cancelled"), message: reason, ..self },
             End::Terminated { reason } => Self { outcome: Some("terminated"), message: reason, ..self },
         }
     }

@@ -5,7 +5,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use everstep_engine::Status;
+use everstep_engine::{Status, StatusWord};
 use everstep_protocol::{name::NameError, payload::PayloadError};
 use serde::Serialize;
 
@@ -94,6 +94,12 @@ pub(super) enum Refusal {
     /// The operation is not allowed in this status.
     #[error("{operation} is not possible, the instance is {}", .status.word())]
     NotAllowed { operation: &'static str, status: Status },
+    /// The operation is not allowed in this status of an open instance.
+    #[error("{operation} is not possible, the instance is {}", .status.word())]
+    Forbidden { operation: &'static str, status: StatusWord },
+    /// The instance moved on faster than the operation could be prepared.
+    #[error("{operation} was not done: the instance moved on meanwhile; nothing has changed")]
+    Moved { operation: &'static str },
     /// The operation is for parked instances only.
     #[error("retry is for an instance that is parked in attention, and this one is not")]
     NotParked,
@@ -145,6 +151,8 @@ impl Refusal {
                 (S::SERVICE_UNAVAILABLE, "unknown", "The outcome is not known")
             }
             Self::NotAllowed { .. } => (S::CONFLICT, "not_allowed", "Not allowed in this status"),
+            Self::Forbidden { .. } => (S::CONFLICT, "not_allowed", "Not allowed in this status"),
+            Self::Moved { .. } => (S::CONFLICT, "moved", "The instance moved on"),
             Self::NotParked => (S::CONFLICT, "not_parked", "The instance is not parked"),
             Self::NotHealthy(_) => (S::SERVICE_UNAVAILABLE, "not_ready", "Not ready"),
             Self::Engine(error) => match error.kind() {
@@ -186,6 +194,10 @@ impl Refusal {
                     "send it again with the header Idempotency-Key: {id}, then it is one event"
                 ));
             }
+            Self::Moved { .. } => "pause the instance first, then try again",
+            Self::Forbidden { operation: "delete", .. } => {
+                "ask for it to be terminated first, or wait for its end"
+            }
             Self::Bug(_) => "please report it, with the coordinator's log",
             _ => return None,
         };
@@ -197,7 +209,7 @@ impl Refusal {
         match self {
             Self::Unknown { repeatable, .. } => *repeatable,
             Self::EventUnknown { given, .. } => *given,
-            Self::NotHealthy(_) | Self::MailboxFull(_) => true,
+            Self::NotHealthy(_) | Self::MailboxFull(_) | Self::Moved { .. } => true,
             Self::Engine(error) => error.is_retry_safe(),
             _ => false,
         }

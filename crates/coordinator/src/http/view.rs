@@ -169,7 +169,9 @@ fn reason(view: &InstanceView) -> Option<Reason> {
             Some(plain("not_served", Some(message), view.ready_at.map(time)))
         }
         StatusWord::Queued => Some(plain("ready", None, view.ready_at.map(time))),
-        StatusWord::Running => Some(plain("steps", None, None)),
+        StatusWord::Running if view.control.cancel.is_some() => Some(plain("cancelling", None, None)),
+        StatusWord::Running | StatusWord::Pausing => Some(plain("steps", None, None)),
+        StatusWord::Paused => Some(plain("paused", None, view.control.paused_at.map(time))),
         StatusWord::Waiting => view.waiting.first().map(|wait| Reason {
             kind: wait.kind.word(),
             message: None,
@@ -177,7 +179,11 @@ fn reason(view: &InstanceView) -> Option<Reason> {
             since: Some(time(wait.since)),
             until: wait.due_at.map(time),
         }),
-        StatusWord::Attention | StatusWord::Complete | StatusWord::Errored | StatusWord::Terminated => None,
+        StatusWord::Attention
+        | StatusWord::Complete
+        | StatusWord::Errored
+        | StatusWord::Terminated
+        | StatusWord::Cancelled => None,
     }
 }
 
@@ -207,7 +213,9 @@ fn end(end: Option<End>) -> (Option<Box<RawValue>>, Option<Error>, Option<Termin
         None => (None, None, None),
         Some(End::Complete(output)) => (Some(raw(&output)), None, None),
         Some(End::Errored(failure)) => (None, Some(Error::from(failure)), None),
-        Some(End::Terminated { reason }) => (None, None, Some(Termination { reason })),
+        Some(End::Terminated { reason } | End::Cancelled { reason }) => {
+            (None, None, Some(Termination { reason }))
+        }
     }
 }
 
@@ -300,6 +308,7 @@ mod tests {
             waits: 0,
             unread: Vec::new(),
             never_sent: Vec::new(),
+            control: everstep_engine::rows::Control::default(),
             parked: None,
             end: None,
         }

@@ -1,21 +1,30 @@
-//! Deletes what is past its time, in bounded batches.
+//! Deletes what is past its time, in bounded batches: ended instances whose retention is over (rule P32), journals of deleted
+//! instances, records.
 
 use std::{sync::Arc, time::Duration};
 
+use everstep_engine::{Answer, Input, What};
+use everstep_store::Error;
+
 use super::duties::CLEAN;
-use crate::shared::Shared;
+use crate::{arrival::Arrival, shared::Shared};
 
 const EVERY: Duration = Duration::from_mins(1);
 const LIMIT: u32 = 1_000;
+/// Instances deleted in one round, before journals are removed.
+const INSTANCES: u32 = 100;
 
-/// Runs until the coordinator stops.
+/// Runs until the coordinator stops. Whoever deletes an instance wakes it, if it has the duty.
 pub(crate) async fn run(shared: Arc<Shared>) {
     loop {
-        tokio::time::sleep(EVERY).await;
+        tokio::select! {
+            () = tokio::time::sleep(EVERY) => {}
+            () = shared.sweep.notified() => {}
+        }
         while shared.has_duty(CLEAN) {
-            match shared.store.clean(LIMIT).await {
-                Ok(count) if count >= u64::from(LIMIT) => tokio::task::yield_now().await,
-                Ok(_) => break,
+            match round(&shared).await {
+                Ok(true) => tokio::task::yield_now().await,
+                Ok(false) => break,
                 Err(error) => {
                     tracing::warn!(%error, "cleaning failed; it is tried again in a minute");
                     break;
@@ -23,4 +32,28 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             }
         }
     }
+}
+
+/// One bounded round. True if there may be more to do.
+async fn round(shared: &Arc<Shared>) -> Result<bool, Error> {
+    let deleted = expire(shared).await?;
+    let swept = shared.store.sweep(LIMIT).await?;
+    let cleaned = shared.store.clean(LIMIT).await?;
+    Ok(deleted >= INSTANCES || swept >= u64::from(LIMIT) || cleaned >= u64::from(LIMIT))
+}
+
+/// Deletes instances through the loop, like everything that is done to them. Answers with how many.
+async fn expire(shared: &Arc<Shared>) -> Result<u32, Error> {
+    let expired = shared.store.expired(INSTANCES).await?;
+    let mut answers = Vec::with_capacity(expired.len());
+    for instance in expired {
+        let (arrival, answer) = Arrival::answered(Input::On { instance, what: What::Expire });
+        shared.submit(arrival);
+        answers.push(answer);
+    }
+    let mut deleted = 0;
+    for answer in answers {
+        deleted += u32::from(matches!(answer.await, Ok(told) if told.answer == Answer::Done));
+    }
+    Ok(deleted)
 }

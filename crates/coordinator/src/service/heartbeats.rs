@@ -12,7 +12,7 @@ use everstep_engine::{
 use everstep_protocol::{
     SessionId,
     limits::PROGRESS_BYTES,
-    message::{Ack, CoordinatorItem, Heard, Heartbeat, Running, Taken},
+    message::{Ack, CoordinatorItem, Entries, Heard, Heartbeat, Running, Taken},
 };
 use everstep_store::{LeaseRow, Range};
 
@@ -103,6 +103,7 @@ fn follow(shared: &Arc<Shared>, heartbeat: &Heartbeat, shown: Shown) -> Vec<Coor
         steps_not_yours: shown.steps_not_yours,
     })];
     items.extend(shown.lacks.iter().filter(|lack| lack.ack).map(|lack| ack_again(shared, lack)));
+    items.extend(shown.lacks.iter().filter(|lack| lack.pause).map(pause_again));
     let asked: Vec<_> = shown.lacks.iter().filter_map(lacking).take(LACKING_MAX).collect();
     if !asked.is_empty() {
         let (shared, session) = (Arc::clone(shared), heartbeat.session);
@@ -124,6 +125,17 @@ fn ack_again(shared: &Shared, lack: &Lack) -> CoordinatorItem {
         after: lack.kept.position,
         at: shared.clock.estimate(),
         taken: Taken::Before,
+    })
+}
+
+/// The holder is to give the lease up; said until it has.
+fn pause_again(lack: &Lack) -> CoordinatorItem {
+    CoordinatorItem::Entries(Entries {
+        instance: lack.kept.uid,
+        epoch: lack.kept.epoch,
+        last: lack.kept.position,
+        entries: Vec::new(),
+        pause: Some(true),
     })
 }
 

@@ -115,6 +115,7 @@ fn check(shared: &Shared, namespace: &Namespace, message: &Message) -> Result<Ch
         workflow: start.workflow,
         id: start.id,
         input: start.input,
+        retention: start.retention,
         message: key,
     };
     let prepared = prepare(shared, request).map_err(|error| Refusal {

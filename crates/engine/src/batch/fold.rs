@@ -12,12 +12,12 @@ use everstep_protocol::{
     journal::{Entry, Parked},
 };
 
-use super::writes::{DeliveryRow, JournalRow, NameRow, ReadyRow, Writes};
+use super::writes::{Deleted, DeliveryRow, JournalRow, NameRow, ReadyRow, Writes};
 use crate::{
-    effect::Change,
+    effect::{Change, Forget},
     head::Head,
     mailbox::{AwaitedKey, Delivery, EventRow},
-    rows::{Lease, RemoteRow, Rows, Subject, WaitRow},
+    rows::{Control, Lease, RemoteRow, Rows, Subject, WaitRow},
     start::{Decided, MessageKey, NameKey},
 };
 
@@ -44,6 +44,12 @@ impl<K: Ord + Clone + Hash, R> Table<K, R> {
 
     fn replace(&mut self, key: K, row: R) {
         self.0.insert(key, Slot { delete: true, insert: Some(row) });
+    }
+
+    /// Where `known`, the row is there already.
+    fn replace_or_insert(&mut self, key: K, row: R, known: bool) {
+        let slot = self.0.entry(key).or_insert(Slot { delete: known, insert: None });
+        slot.insert = Some(row);
     }
 
     fn delete(&mut self, key: K) {
@@ -101,7 +107,10 @@ pub(super) struct Fold {
     deliveries: BTreeMap<(InstanceUid, u64), (EventType, Option<Delivery>)>,
     remotes: Table<(InstanceUid, CallHash), RemoteRow>,
     parked: Table<InstanceUid, (Timestamp, Parked)>,
+    controls: Table<InstanceUid, Control>,
+    expiries: Table<InstanceUid, Timestamp>,
     cleared: BTreeSet<InstanceUid>,
+    waits_due: BTreeSet<InstanceUid>,
     rest: Writes,
 }
 
@@ -168,6 +177,15 @@ impl Fold {
             Change::Remote(row) => self.remotes.replace((uid, row.call.hash()), row.clone()),
             Change::RemoteEnd(call) => self.remotes.delete((uid, *call)),
             Change::Everything => self.everything(before, rows),
+            Change::Calls => self.calls(before),
+            Change::WaitsDue => self.due_now(uid, now),
+            Change::Control(control) => {
+                self.controls.replace_or_insert(uid, *control, rows.controls.contains_key(&uid))
+            }
+            Change::ControlEnd => self.controls.delete(uid),
+            Change::Expiry(at) => self.expiries.insert(uid, *at),
+            Change::ExpiryEnd => self.expiries.delete(uid),
+            Change::Delete(forget) => self.delete(head, *forget),
             Change::Park(parked) => self.parked.insert(uid, (now, parked.clone())),
             Change::ParkEnd => self.parked.delete(uid),
             Change::Operation(operation, answer) => {
@@ -198,6 +216,56 @@ impl Fold {
             self.ready.delete((uid, Subject::INSTANCE));
             self.parked.delete(uid);
         }
+        if rows.controls.contains_key(&uid) {
+            self.controls.delete(uid);
+        }
+        self.calls(before);
+    }
+
+    /// Waits whose time has come become due now: those that this batch opens too.
+    fn due_now(&mut self, uid: InstanceUid, now: Timestamp) {
+        for ((other, _), slot) in &mut self.waits.0 {
+            if *other == uid
+                && let Some(wait) = &mut slot.insert
+            {
+                wait.due_at = wait.due_at.map(|at| at.max(now));
+            }
+        }
+        self.waits_due.insert(uid);
+    }
+
+    /// Nothing of the instance is written, and everything that names it is deleted. One that is ended by this very batch stays
+    /// among the cleared, so that whoever runs its remote steps is told.
+    fn delete(&mut self, head: &Head, forget: Forget) {
+        let uid = head.uid;
+        self.heads.remove(&uid);
+        self.rest.journal.retain(|row| row.uid != uid);
+        self.rest.operations.retain(|(other, _, _)| *other != uid);
+        self.leases.retain(|(other, _)| *other != uid);
+        self.ready.retain(|(other, _)| *other != uid);
+        self.waits.retain(|(other, _)| *other != uid);
+        self.remotes.retain(|(other, _)| *other != uid);
+        self.parked.retain(|other| *other != uid);
+        self.controls.retain(|other| *other != uid);
+        self.expiries.retain(|other| *other != uid);
+        self.waits_due.remove(&uid);
+        let name = NameKey {
+            namespace: head.namespace.clone(),
+            workflow: head.workflow.clone(),
+            id: head.id.clone(),
+        };
+        if self.created.remove(&uid).is_some() {
+            self.rest.names.retain(|row| row.uid != uid);
+        }
+        self.rest.messages.retain(|(key, decided)| {
+            decided.id != name.id || key.namespace != name.namespace || key.workflow != name.workflow
+        });
+        self.rest.deleted.push(Deleted { uid, name, forget });
+    }
+
+    /// The waits and remote steps of the instance are gone. Waits that the decision itself opens are found among the inserts.
+    fn calls(&mut self, before: &Head) {
+        let uid = before.uid;
         let calls = (uid, CallHash([0; 16]))..=(uid, CallHash([u8::MAX; 16]));
         if before.waits > 0 || self.waits.inserts(calls) {
             let is_step =
@@ -245,6 +313,13 @@ impl Fold {
         let (deletes, inserts) = self.parked.split();
         writes.parked_deletes = deletes;
         writes.parked = inserts.into_iter().map(|(uid, (at, parked))| (uid, at, parked)).collect();
+        let (deletes, inserts) = self.controls.split();
+        writes.control_deletes = deletes;
+        writes.controls = inserts;
+        let (deletes, inserts) = self.expiries.split();
+        writes.expiry_deletes = deletes;
+        writes.expiries = inserts;
+        writes.waits_due = self.waits_due.into_iter().collect();
         writes.cleared = self.cleared.into_iter().collect();
         writes
     }

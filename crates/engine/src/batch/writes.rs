@@ -6,11 +6,11 @@ use everstep_protocol::{
 };
 
 use crate::{
-    effect::Answer,
+    effect::{Answer, Forget},
     head::Head,
     lifecycle::Lifecycle,
     mailbox::{AwaitedKey, Delivery, EventRow},
-    rows::{Lease, RemoteRow, Subject, WaitRow},
+    rows::{Control, Lease, RemoteRow, Subject, WaitRow},
     start::{Decided, MessageKey, NameKey},
 };
 
@@ -53,6 +53,18 @@ pub struct Writes {
     pub remotes: Vec<(InstanceUid, RemoteRow)>,
     /// Ended instances of which all waits and what they wait for, remote steps, and step leases and ready rows are deleted.
     pub cleared: Vec<InstanceUid>,
+    /// Instances whose waits that are past become due now.
+    pub waits_due: Vec<InstanceUid>,
+    /// Instances of which no pause or cancel is in force any more, or another.
+    pub control_deletes: Vec<InstanceUid>,
+    /// Pauses and cancels in force.
+    pub controls: Vec<(InstanceUid, Control)>,
+    /// Instances that are not to be deleted at a time that is known.
+    pub expiry_deletes: Vec<InstanceUid>,
+    /// When ended instances are to be deleted.
+    pub expiries: Vec<(InstanceUid, Timestamp)>,
+    /// Instances that are deleted. Their journals are cut off, and swept later.
+    pub deleted: Vec<Deleted>,
     /// Instances that are no longer parked.
     pub parked_deletes: Vec<InstanceUid>,
     /// Instances that are parked.
@@ -63,6 +75,17 @@ pub struct Writes {
     pub outbox: Vec<Lifecycle>,
     /// Lifecycle messages that were confirmed: their rows are deleted.
     pub sent: Vec<(InstanceUid, Run)>,
+}
+
+/// A deleted instance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deleted {
+    /// The instance.
+    pub uid: InstanceUid,
+    /// Its name.
+    pub name: NameKey,
+    /// What is forgotten.
+    pub forget: Forget,
 }
 
 /// The name of a new instance.
@@ -140,6 +163,12 @@ impl Writes {
             && self.remote_deletes.is_empty()
             && self.remotes.is_empty()
             && self.cleared.is_empty()
+            && self.waits_due.is_empty()
+            && self.control_deletes.is_empty()
+            && self.controls.is_empty()
+            && self.expiry_deletes.is_empty()
+            && self.expiries.is_empty()
+            && self.deleted.is_empty()
             && self.parked_deletes.is_empty()
             && self.parked.is_empty()
             && self.operations.is_empty()

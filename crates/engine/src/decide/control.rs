@@ -1,4 +1,5 @@
-//! What people do to an instance: terminate, retry; and the end of an instance, however it came.
+//! What people do to an instance: terminate, retry; the gate that every operation passes; and the end of an instance, however
+//! it came.
 
 use everstep_protocol::{
     journal::{End, Fact, ParkCode, Parked},
@@ -11,50 +12,64 @@ use crate::{
     head::Status,
     lifecycle::Lifecycle,
     rows::Subject,
+    transition::{Operation, Outcome},
 };
 
 /// Ends the instance from any open status (rule P30). The same operation gets its first answer (rule W4).
 pub(super) fn terminate(draft: &mut Draft<'_>, operation: &str, reason: Option<&String>) -> Answer {
-    if let Some(answer) = first_answer(draft, operation) {
-        return answer;
-    }
-    let answer = if draft.head.status.is_ended() {
-        Answer::Refused(draft.head.status)
-    } else {
-        if let Some(lease) = draft.lease() {
-            let item = CoordinatorItem::Fence {
-                instance: draft.uid(),
-                epoch: lease.epoch,
-                why: FenceReason::Terminated,
-            };
-            draft.effects.push(Effect::Item(lease.session, item));
-        }
-        let end = End::Terminated { reason: reason.cloned() };
-        draft.append(Fact::Ended(end.clone()));
-        draft.end(end);
+    gated(draft, Operation::Terminate, operation, |draft| {
+        end_now(draft, reason.cloned());
         Answer::Done
-    };
-    draft.changes.push(Change::Operation(operation.to_owned(), answer.clone()));
-    answer
+    })
+}
+
+/// Ends an open instance; its holder is told.
+pub(super) fn end_now(draft: &mut Draft<'_>, reason: Option<String>) {
+    if let Some(lease) = draft.lease() {
+        let why = FenceReason::Terminated;
+        let item = CoordinatorItem::Fence { instance: draft.uid(), epoch: lease.epoch, why };
+        draft.effects.push(Effect::Item(lease.session, item));
+    }
+    let end = End::Terminated { reason };
+    draft.append(Fact::Ended(end.clone()));
+    draft.end(end);
 }
 
 /// Lets a parked instance go on (rule P41).
 pub(super) fn retry(draft: &mut Draft<'_>, operation: &str) -> Answer {
-    if let Some(answer) = first_answer(draft, operation) {
-        return answer;
-    }
-    let answer = if draft.head.status.is_ended() {
-        Answer::Refused(draft.head.status)
-    } else if draft.is_parked() {
+    gated(draft, Operation::Retry, operation, |draft| {
         draft.append(Fact::Retried);
         draft.head.deaths = 0;
         draft.changes.push(Change::ParkEnd);
         draft.make_runnable();
         Answer::Done
-    } else {
-        Answer::NotParked
+    })
+}
+
+/// Every operation goes through here: repeated, it gets its first answer (rule W4); where the table of transitions refuses it,
+/// or says that there is nothing to do, nothing changes.
+pub(super) fn gated<'a>(
+    draft: &mut Draft<'a>,
+    operation: Operation,
+    id: &str,
+    act: impl FnOnce(&mut Draft<'a>) -> Answer,
+) -> Answer {
+    if let Some(answer) = first_answer(draft, id) {
+        return answer;
+    }
+    let status = draft.status();
+    let answer = match operation.on(status) {
+        Outcome::Becomes(_) | Outcome::Gone => act(draft),
+        Outcome::Nothing => Answer::Nothing,
+        Outcome::Refused if status.is_ended() => Answer::Refused(draft.head.status),
+        Outcome::Refused if operation == Operation::Retry => Answer::NotParked,
+        Outcome::Refused => Answer::Forbidden(status),
     };
-    draft.changes.push(Change::Operation(operation.to_owned(), answer.clone()));
+    let gone = draft.changes.iter().any(|change| matches!(change, Change::Delete(_)));
+    // What is to be prepared again will come under the same id.
+    if !gone && answer != Answer::Moved {
+        draft.changes.push(Change::Operation(id.to_owned(), answer.clone()));
+    }
     answer
 }
 
@@ -78,16 +93,25 @@ fn first_answer(draft: &Draft<'_>, operation: &str) -> Option<Answer> {
 }
 
 impl Draft<'_> {
+    /// Whether an operation of this id was answered before.
+    pub(super) fn is_known(&self, operation: &str) -> bool {
+        first_answer(self, operation).is_some()
+    }
+
     /// The instance has ended; the entry that says so is appended by whoever ends it.
     pub(super) fn end(&mut self, end: End) {
         self.head.status = match end {
             End::Complete(_) => Status::Complete,
             End::Errored(_) => Status::Errored,
             End::Terminated { .. } => Status::Terminated,
+            End::Cancelled { .. } => Status::Cancelled,
         };
         self.head.ended_at = Some(self.context.now);
         self.head.waits = 0;
+        self.control = None;
         self.changes.push(Change::Everything);
+        let delete_at = self.context.retention.delete_at(&self.head, self.context.now);
+        self.changes.push(Change::Expiry(delete_at));
         self.changes.push(Change::Outbox(Lifecycle {
             instance: self.uid(),
             head: Box::new(self.head.clone()),

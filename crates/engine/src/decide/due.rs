@@ -13,7 +13,8 @@ pub(super) fn due(draft: &mut Draft<'_>, call: CallHash) -> Answer {
     let Some(wait) = draft.context.rows.waits.get(&(draft.uid(), call)) else {
         return Answer::Nothing;
     };
-    if wait.due_at.is_none_or(|due_at| due_at > draft.context.now) {
+    // While it is paused its time does not come (rule P29).
+    if draft.is_paused() || wait.due_at.is_none_or(|due_at| due_at > draft.context.now) {
         return Answer::Nothing;
     }
     let wait = wait.clone();

@@ -78,7 +78,13 @@ impl Draft<'_> {
     /// Parks the instance; its lease is over already or ends with the same decision.
     pub(super) fn park(&mut self, parked: Parked) -> Answer {
         self.append(Fact::Parked(parked.clone()));
-        self.changes.push(Change::Park(parked));
+        self.parked(parked);
         Answer::Parked
+    }
+
+    /// The instance is parked by an entry that is appended already. A pause is over: what goes on next is a person's decision.
+    pub(super) fn parked(&mut self, parked: Parked) {
+        self.lift_pause();
+        self.changes.push(Change::Park(parked));
     }
 }

@@ -44,7 +44,7 @@ pub(super) fn report(
 fn fence(draft: &mut Draft<'_>, session: SessionId, report: &Report) -> Answer {
     let why = match draft.head.status {
         Status::Terminated => FenceReason::Terminated,
-        Status::Complete | Status::Errored => FenceReason::Ended,
+        Status::Complete | Status::Errored | Status::Cancelled => FenceReason::Ended,
         Status::Open => FenceReason::Stale,
     };
     let item = CoordinatorItem::Fence { instance: draft.uid(), epoch: report.epoch, why };
@@ -79,8 +79,13 @@ fn take(draft: &mut Draft<'_>, session: SessionId, build: &BuildName, report: &R
     if is_progress(report) {
         draft.head.deaths = 0;
     }
+    let ended_by_cancel = draft.is_cancelled_after(report.seen);
     for entry in &written {
-        open_waits(draft, entry, report);
+        if ended_by_cancel {
+            count_outcome(draft, entry);
+        } else {
+            open_waits(draft, entry, report);
+        }
     }
     draft.append_all(&written);
     let taken = with_events(draft, report, taken, &written);
@@ -105,7 +110,7 @@ fn take(draft: &mut Draft<'_>, session: SessionId, build: &BuildName, report: &R
         }
         Then::Park(parked) => {
             draft.changes.push(Change::LeaseEnd(Subject::INSTANCE));
-            draft.changes.push(Change::Park(parked.clone()));
+            draft.parked(parked.clone());
             Answer::Parked
         }
     }
@@ -202,6 +207,13 @@ const fn is_endless(policy: &Policy) -> bool {
     matches!(policy.limit, Limit::Unlimited) && policy.max_elapsed.is_none()
 }
 
+/// The calls of this report were open when the instance was cancelled: nothing waits for them (rule P30).
+fn count_outcome(draft: &mut Draft<'_>, entry: &Entry) {
+    if matches!(&entry.fact, Fact::Attempted(attempted) if attempted.retry_at().is_none()) {
+        draft.head.steps = draft.head.steps.saturating_add(1);
+    }
+}
+
 /// The side rows that an entry of a report brings with it.
 fn open_waits(draft: &mut Draft<'_>, entry: &Entry, report: &Report) {
     match &entry.fact {
@@ -246,6 +258,7 @@ fn open_waits(draft: &mut Draft<'_>, entry: &Entry, report: &Report) {
         | Fact::Lost(_)
         | Fact::Parked(_)
         | Fact::Retried
+        | Fact::Cancelled(_)
         | Fact::Ended(_)
         | Fact::Delivered(_) => {}
     }
@@ -291,10 +304,14 @@ impl Draft<'_> {
             call: row.call.clone(),
             kind: WaitKind::Remote,
             since: self.context.now,
-            due_at: None,
+            // Of a paused instance it is offered at the resume.
+            due_at: self.is_paused().then_some(self.context.now),
             awaited: None,
         });
         self.changes.push(Change::Remote(row));
+        if self.is_paused() {
+            return;
+        }
         self.changes.push(Change::Ready(Subject::step(hash), Some(pool.clone())));
         self.effects.push(Effect::OfferStep {
             namespace: self.head.namespace.clone(),

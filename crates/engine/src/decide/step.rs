@@ -1,7 +1,7 @@
 //! Remote steps: a lease and a fence of their own, beside the instance's (rule W39).
 
 use everstep_protocol::{
-    Attempt, BuildName, CallHash, Epoch, Failure, FailureKind, Millis, Payload, SessionId,
+    Attempt, BuildName, Call, CallHash, Epoch, Failure, FailureKind, Millis, Payload, SessionId,
     journal::{Attempted, Fact, Outcome},
     message::{AttemptOutcome, CoordinatorItem, StepGrant},
 };
@@ -35,6 +35,11 @@ pub(super) fn claim(draft: &mut Draft<'_>, session: SessionId, call: CallHash) -
         Some(lease) if lease.session == session => {
             draft.step_grant(session, call, row);
             Answer::Nothing
+        }
+        None if ready && draft.is_paused() => {
+            draft.changes.push(Change::ReadyEnd(Subject::step(call)));
+            draft.hold_step(call, &row.call);
+            refuse(draft, session, call, Epoch(0))
         }
         None if ready => {
             row.epoch = row.epoch.next();
@@ -110,11 +115,15 @@ pub(super) fn ended(draft: &mut Draft<'_>, from: &From<'_>, epoch: Option<Epoch>
         let lost = AttemptOutcome::Failed { failure, retry_in: None };
         conclude(draft, from, &row, ran_for, &lost);
     } else {
-        let pool = row.remote.pool.clone();
+        let (pool, called) = (row.remote.pool.clone(), row.call.clone());
         if from.progress.is_some() {
             draft.changes.push(Change::Remote(RemoteRow { progress: from.progress.cloned(), ..row }));
         }
         draft.changes.push(Change::LeaseEnd(Subject::step(from.call)));
+        if draft.is_paused() {
+            draft.hold_step(from.call, &called);
+            return Answer::Done;
+        }
         draft.changes.push(Change::Ready(Subject::step(from.call), Some(pool.clone())));
         draft.offer_step(from.call, pool);
     }
@@ -169,7 +178,7 @@ fn again(draft: &mut Draft<'_>, call: CallHash, row: &RemoteRow, due_at: everste
     let now = draft.context.now;
     let next = RemoteRow { attempt: row.attempt.next(), granted_at: None, ..row.clone() };
     draft.changes.push(Change::Remote(next));
-    if due_at > now {
+    if due_at > now || draft.is_paused() {
         draft.changes.push(Change::WaitEnd(call));
         draft.changes.push(Change::Wait(WaitRow {
             call: row.call.clone(),
@@ -207,6 +216,20 @@ fn with_delay(draft: &Draft<'_>, row: &RemoteRow, ended: &AttemptOutcome) -> Att
 impl Draft<'_> {
     fn step_lease(&self, call: CallHash) -> Option<Lease> {
         self.context.rows.leases.get(&(self.uid(), Subject::step(call))).copied()
+    }
+
+    /// A remote step of a paused instance: its wait is due, and so it is offered at the resume.
+    fn hold_step(&mut self, call: CallHash, called: &Call) {
+        let since =
+            self.context.rows.waits.get(&(self.uid(), call)).map_or(self.context.now, |wait| wait.since);
+        self.changes.push(Change::WaitEnd(call));
+        self.changes.push(Change::Wait(WaitRow {
+            call: called.clone(),
+            kind: WaitKind::Remote,
+            since,
+            due_at: Some(self.context.now),
+            awaited: None,
+        }));
     }
 
     fn offer_step(&mut self, call: CallHash, pool: everstep_protocol::Pool) {

@@ -9,18 +9,20 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use everstep_engine::{
     Answer, Effect, Head, Input, Status, What, Writes,
-    batch::{Batch, Loaded, Rules, Verdict},
+    batch::{Batch, Deleted, Loaded, Rules, Verdict},
+    effect::Forget,
     mailbox::{AwaitedKey, EventId, EventRow, KnownEvent, SentEvent},
     place::Room,
-    rows::{Lease, Needs, RemoteRow, Rows, Subject, WaitKind, WaitRow},
+    rows::{Control, Lease, Needs, RemoteRow, Rows, Subject, WaitKind, WaitRow},
     start::{Decided, Existing, MessageKey, NameKey, Start},
+    status::{Sides, StatusWord},
 };
 use everstep_protocol::{
     Attempt, BuildName, Call, CallHash, CallKind, CallName, Epoch, EventKey, EventType, Failure, FailureKind,
     Fingerprint, FunctionName, InstanceId, InstanceUid, Millis, Namespace, Payload, Policy, Pool, Position,
-    SessionId, StepKey, Timestamp, WorkflowName,
+    Run, SessionId, StepKey, Timestamp, WorkflowName,
     journal::{Entry, Fact, Outcome, ParkCode, Parked, Remote},
-    message::{AttemptEnd, AttemptOutcome, CoordinatorItem, Open, OpenWait, Report, Taken, Then},
+    message::{AttemptEnd, AttemptOutcome, CoordinatorItem, Entries, Open, OpenWait, Report, Taken, Then},
 };
 use uuid::Uuid;
 
@@ -172,6 +174,7 @@ pub fn start(n: u128, id: &str, input: u8) -> Start {
         input: json(&input.to_string()),
         fingerprint: fingerprint(input),
         seed: [7; 32],
+        retention: everstep_engine::retention::Own::default(),
         message: None,
     }
 }
@@ -265,6 +268,8 @@ pub fn effect_word(effect: &Effect) -> &'static str {
             CoordinatorItem::Fence { .. } => "fence",
             CoordinatorItem::StepFence { .. } => "step fence",
             CoordinatorItem::StepAck { .. } => "step ack",
+            CoordinatorItem::Entries(Entries { pause: Some(true), .. }) => "pause",
+            CoordinatorItem::Entries(Entries { pause: Some(false), .. }) => "go on",
             _ => "another item",
         },
         Effect::Grant { .. } => "grant",
@@ -290,7 +295,13 @@ pub struct Tables {
     pub events: BTreeMap<(InstanceUid, u64), EventRow>,
     pub names: BTreeMap<NameKey, (InstanceUid, Fingerprint)>,
     pub messages: BTreeMap<MessageKey, Decided>,
-    pub outbox: BTreeMap<InstanceUid, everstep_engine::lifecycle::Lifecycle>,
+    pub outbox: BTreeMap<(InstanceUid, Run), everstep_engine::lifecycle::Lifecycle>,
+    pub controls: BTreeMap<InstanceUid, Control>,
+    pub expiries: BTreeMap<InstanceUid, Timestamp>,
+    /// The journals of earlier runs.
+    pub earlier: BTreeMap<(InstanceUid, Run), Vec<Entry>>,
+    /// Journals of deleted instances.
+    pub cut: BTreeSet<InstanceUid>,
 }
 
 /// The model store, with the room that a coordinator would know of.
@@ -368,15 +379,35 @@ impl Store {
 
     /// What instance 1 is doing, as the table in the docs of `decide` names it.
     pub fn state(&self) -> &'static str {
+        if !self.tables.heads.contains_key(&uid(1)) {
+            return "gone";
+        }
         let waits = self.tables.waits.keys().any(|(other, _)| *other == uid(1));
         match (self.head().status, self.lease()) {
-            (Status::Complete | Status::Errored | Status::Terminated, _) => "ended",
+            (Status::Complete | Status::Errored | Status::Terminated | Status::Cancelled, _) => "ended",
             (Status::Open, Some(_)) => "held",
             (Status::Open, None) if self.tables.parked.contains_key(&uid(1)) => "parked",
             (Status::Open, None) if self.is_ready() => "ready",
+            (Status::Open, None) if self.is_paused() => "paused",
             (Status::Open, None) if waits => "waiting",
             (Status::Open, None) => "lost",
         }
+    }
+
+    pub fn is_paused(&self) -> bool {
+        self.tables.controls.get(&uid(1)).is_some_and(|control| control.paused_at.is_some())
+    }
+
+    /// The status that people see.
+    pub fn status(&self) -> StatusWord {
+        let sides = Sides {
+            leased: self.lease().is_some(),
+            ready: self.is_ready(),
+            parked: self.tables.parked.contains_key(&uid(1)),
+            paused: self.is_paused(),
+            steps_leased: of(&self.tables.leases, uid(1)).any(|(subject, _)| subject.call().is_some()),
+        };
+        StatusWord::derive(self.head().status, sides)
     }
 
     pub fn pass(&mut self, millis: u64) {
@@ -403,6 +434,13 @@ impl Store {
         for uid in &needs.heads {
             let key = (*uid, Subject::INSTANCE);
             rows.leases.extend(tables.leases.get(&key).map(|lease| (key, *lease)));
+            rows.controls.extend(tables.controls.get(uid).map(|control| (*uid, *control)));
+        }
+        for uid in &needs.firsts {
+            rows.firsts.extend(tables.journal.get(uid).map(|journal| (*uid, journal[0].clone())));
+        }
+        for uid in &needs.expiries {
+            rows.expiries.extend(tables.expiries.get(uid).map(|at| (*uid, *at)));
         }
         for uid in &needs.runnable {
             let key = (*uid, Subject::INSTANCE);
@@ -496,6 +534,9 @@ impl Store {
     /// Gives what a coordinator sends for the leases that the store cleared.
     fn write(&mut self, writes: &Writes) -> Vec<Effect> {
         let tables = &mut self.tables;
+        for row in &writes.deleted {
+            forget(tables, row);
+        }
         for head in &writes.created {
             assert!(tables.heads.insert(head.uid, head.clone()).is_none(), "created twice");
         }
@@ -509,11 +550,26 @@ impl Store {
         for head in &writes.heads {
             let before =
                 tables.heads.insert(head.uid, head.clone()).expect("only heads that exist are written");
-            assert!(!before.status.is_ended(), "an ended head changed: {before:?} {head:?}");
-            assert!(head.epoch >= before.epoch && head.position >= before.position, "{before:?} {head:?}");
+            let again = head.run > before.run;
+            assert!(again || !before.status.is_ended(), "an ended head changed: {before:?} {head:?}");
+            assert!(
+                head.epoch >= before.epoch && (again || head.position >= before.position),
+                "{before:?} {head:?}"
+            );
+            if again {
+                let journal = tables.journal.remove(&head.uid).unwrap();
+                // What the batch adds to it comes below.
+                tables.earlier.insert((head.uid, before.run), journal);
+            }
         }
         for row in &writes.journal {
-            tables.journal.entry(row.uid).or_default().push(row.entry.clone());
+            let current = tables.heads[&row.uid].run;
+            let journal = if row.run == current {
+                tables.journal.entry(row.uid).or_default()
+            } else {
+                tables.earlier.entry((row.uid, row.run)).or_default()
+            };
+            journal.push(row.entry.clone());
         }
         delete(&mut tables.leases, &writes.lease_deletes);
         delete(&mut tables.ready, &writes.ready_deletes);
@@ -555,7 +611,19 @@ impl Store {
             &mut tables.operations,
             writes.operations.iter().map(|row| ((row.0, row.1.clone()), row.2.clone())),
         );
-        insert(&mut tables.outbox, writes.outbox.iter().map(|row| (row.instance, row.clone())));
+        for uid in &writes.waits_due {
+            for (_, wait) in tables.waits.iter_mut().filter(|((other, _), _)| other == uid) {
+                wait.due_at = wait.due_at.map(|at| at.max(self.now));
+            }
+        }
+        delete(&mut tables.controls, &writes.control_deletes);
+        insert(&mut tables.controls, writes.controls.iter().copied());
+        delete(&mut tables.expiries, &writes.expiry_deletes);
+        insert(&mut tables.expiries, writes.expiries.iter().copied());
+        insert(
+            &mut tables.outbox,
+            writes.outbox.iter().map(|row| ((row.instance, row.head.run), row.clone())),
+        );
         over
     }
 
@@ -602,7 +670,16 @@ impl Store {
             + of(&tables.ready, uid).filter(|(subject, _)| subject.call().is_some()).count();
         assert_eq!(head.waits as usize, waits.len(), "the waits counter counts the wait rows: {waits:?}");
         assert_eq!(head.ended_at.is_some(), head.status.is_ended());
-        assert_eq!(tables.outbox.contains_key(&uid), head.status.is_ended());
+        assert_eq!(tables.outbox.contains_key(&(uid, head.run)), head.status.is_ended());
+        assert_eq!(
+            tables.expiries.contains_key(&uid),
+            head.status.is_ended(),
+            "what has ended is deleted in time"
+        );
+        let control = tables.controls.get(&uid).copied();
+        assert_ne!(control, Some(Control::default()), "a row says something");
+        let paused = control.is_some_and(|control| control.paused_at.is_some());
+        assert!(!(paused && (ready || parked)), "what is paused is neither ready nor parked");
         assert!(
             u8::from(lease.is_some()) + u8::from(ready) + u8::from(parked) <= 1,
             "held {lease:?}, ready {ready}, parked {parked}: at most one"
@@ -611,11 +688,12 @@ impl Store {
             let remotes = of(&tables.remotes, uid).count();
             let side_rows = (lease, ready, parked, waits.len(), steps, remotes);
             assert_eq!(side_rows, (None, false, false, 0, 0, 0), "an ended instance has no side rows");
+            assert_eq!(control, None);
             return;
         }
         assert!(lease.is_none_or(|lease| lease.epoch == head.epoch), "the lease bears the head's epoch");
         assert!(
-            lease.is_some() || ready || parked || !waits.is_empty(),
+            lease.is_some() || ready || parked || paused || !waits.is_empty(),
             "nothing will ever move it (promise 5): {head:?} {:#?}",
             tables.journal[&uid]
         );
@@ -693,6 +771,28 @@ impl Store {
             }
         }
     }
+}
+
+/// A deleted instance leaves nothing but its cut journal, and its message until it is sent.
+fn forget(tables: &mut Tables, row: &Deleted) {
+    let uid = row.uid;
+    tables.heads.remove(&uid);
+    tables.names.remove(&row.name);
+    tables.journal.remove(&uid);
+    tables.earlier.retain(|(other, _), _| *other != uid);
+    // Those of remote steps are cleared, and named.
+    tables.leases.retain(|(other, subject), _| *other != uid || *subject != Subject::INSTANCE);
+    tables.ready.retain(|(other, _), _| *other != uid);
+    tables.waits.retain(|(other, _), _| *other != uid);
+    tables.remotes.retain(|(other, _), _| *other != uid);
+    tables.parked.remove(&uid);
+    tables.operations.retain(|(other, _), _| *other != uid);
+    tables.controls.remove(&uid);
+    tables.expiries.remove(&uid);
+    if row.forget == Forget::Everything {
+        tables.messages.retain(|key, decided| key.workflow != row.name.workflow || decided.id != row.name.id);
+    }
+    tables.cut.insert(uid);
 }
 
 fn of<'a, K: Copy + Ord + 'a, R>(

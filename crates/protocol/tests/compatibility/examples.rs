@@ -7,8 +7,8 @@ use everstep_protocol::{
     Failure, FailureKind, Fingerprint, FunctionName, Generation, Incarnation, InstanceId, InstanceUid,
     Millis, Namespace, Payload, Policy, Pool, Position, Run, SessionId, StepKey, Timestamp, WorkflowName,
     journal::{
-        Attempted, Closed, Delivered, End, Entry, Fact, Lost, Opened as OpenedWait, Outcome, ParkCode,
-        Parked, Patched, Progress, Remote, Started, Wait,
+        Attempted, Cancelled, Closed, Delivered, End, Entry, Fact, Lost, Opened as OpenedWait, Outcome,
+        ParkCode, Parked, Patched, Progress, Remote, Started, Wait,
     },
     limits::Limits,
     message::{
@@ -268,7 +268,8 @@ fn coordinator_items() -> Vec<(&'static str, CoordinatorItem)> {
     };
     let event_limits = Limits { event_bytes: 5_000, events_unread: 60, ..limits };
     let entries = vec![Entry { position: Position(129), at: AT, fact: Fact::Retried }];
-    let part = Entries { instance: INSTANCE, epoch: EPOCH, last: Position(130), entries };
+    let part = Entries { instance: INSTANCE, epoch: EPOCH, last: Position(130), entries, pause: None };
+    let pause = Entries { entries: Vec::new(), pause: Some(true), ..part.clone() };
     vec![
         ("", opened(limits)),
         ("bare", opened(Limits::default())),
@@ -280,6 +281,7 @@ fn coordinator_items() -> Vec<(&'static str, CoordinatorItem)> {
         ("", CoordinatorItem::Grant(grant(true))),
         ("bare", CoordinatorItem::Grant(grant(false))),
         ("", CoordinatorItem::Entries(part)),
+        ("pause", CoordinatorItem::Entries(pause)),
         ("whole", ack(Taken::Whole)),
         ("kept", ack(Taken::Kept)),
         ("results", ack(Taken::Results)),
@@ -447,6 +449,10 @@ fn facts() -> Vec<(&'static str, Fact)> {
         ("bare", delivered(None)),
         ("", Fact::Closed(Closed { call: call(CallKind::Event), after: Position(5) })),
         ("", Fact::Fired { call: call(CallKind::Sleep) }),
+        ("", Fact::Cancelled(Cancelled { reason: Some("enough".to_owned()), until: AT })),
+        ("bare", Fact::Cancelled(Cancelled { reason: None, until: AT })),
+        ("cancelled", Fact::Ended(End::Cancelled { reason: Some("enough".to_owned()) })),
+        ("cancelled bare", Fact::Ended(End::Cancelled { reason: None })),
         ("", Fact::Lost(Lost { slots: 64, counts: true, session: SESSION, progress: Vec::new() })),
         (
             "progress",
@@ -498,6 +504,7 @@ fn words() -> Vec<Example> {
     vec![
         Example::new("words/call_kind", call_kinds),
         Example::new("words/failure_kind", failure_kinds),
+        Example::new("words/failure_kind later", vec![FailureKind::Cancelled]),
         Example::new("words/park_code", park_codes),
         Example::new("words/backoff", vec![Backoff::Constant, Backoff::Linear, Backoff::Exponential]),
         Example::new("words/limit", vec![Limit::Times(0), Limit::Unlimited]),

@@ -27,6 +27,8 @@ pub(crate) struct Shared {
 pub(crate) struct State {
     pub(crate) seen: Position,
     pub(crate) now: Timestamp,
+    /// The instance was cancelled.
+    pub(crate) cancelled: bool,
     /// How many draws `random` and `uuid` have made.
     pub(crate) draws: u64,
     /// Calls that have begun and are still held by the body.

@@ -8,7 +8,10 @@ use everstep_engine::{
     rows::{Lease, Needs, Subject},
     start::{Decided, Existing, MessageKey, NameKey},
 };
-use everstep_protocol::{CallHash, Epoch, Fingerprint, InstanceUid, SessionId, journal::Parked};
+use everstep_protocol::{
+    CallHash, Epoch, Fingerprint, InstanceUid, Position, SessionId,
+    journal::{Entry, Parked},
+};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
@@ -19,7 +22,7 @@ use super::{
     statements as sql,
     trip::{Trip, params},
 };
-use crate::answer;
+use crate::{answer, fact};
 
 /// Where the locked heads lie.
 pub(super) type Places = HashMap<InstanceUid, Tid>;
@@ -46,6 +49,12 @@ pub(super) async fn load(client: &Object, mut needs: Needs) -> Result<(Loaded, P
         let (instances, operations): (Vec<Uuid>, Vec<_>) =
             needs.operations.iter().map(|(uid, operation)| (uid.0, clean(operation))).unzip();
         trip.rows(sql::OPERATIONS, params![instances, operations]).await?;
+    }
+    if !needs.firsts.is_empty() {
+        trip.rows(sql::FIRSTS, params![ids(&needs.firsts)]).await?;
+    }
+    if !needs.expiries.is_empty() {
+        trip.rows(sql::EXPIRIES, params![ids(&needs.expiries)]).await?;
     }
     if !needs.names.is_empty() {
         let columns = Names::of(&needs.names);
@@ -83,6 +92,14 @@ pub(super) async fn load(client: &Object, mut needs: Needs) -> Result<(Loaded, P
     for row in next(!needs.operations.is_empty()) {
         let answer = kept(row.try_get(1)?)?;
         loaded.rows.operations.insert(needs.operations[nth(&row)?].clone(), answer);
+    }
+    for row in next(!needs.firsts.is_empty()) {
+        let fact = fact::join(row.try_get(2)?, row.try_get(3)?)?;
+        let entry = Entry { position: Position(1), at: rows::time(&row, 1)?, fact };
+        loaded.rows.firsts.insert(rows::uid(&row, 0)?, entry);
+    }
+    for row in next(!needs.expiries.is_empty()) {
+        loaded.rows.expiries.insert(rows::uid(&row, 0)?, rows::time(&row, 1)?);
     }
     for row in next(!needs.names.is_empty()) {
         let fingerprint: [u8; 32] = row.try_get::<_, &[u8]>(2)?.try_into().map_err(Fault::corrupt)?;
@@ -131,6 +148,10 @@ fn side(row: &Row, loaded: &mut Loaded) -> Result<(), Fault> {
         2 => {
             loaded.rows.ready.insert((uid, Subject::INSTANCE));
         }
+        4 => {
+            let control = rows::control(row.try_get(3)?, row.try_get(6)?, row.try_get(7)?);
+            loaded.rows.controls.insert(uid, control);
+        }
         _ => {
             let parked = Parked { code: rows::park_code(row.try_get(4)?)?, message: row.try_get(5)? };
             loaded.rows.parked.insert(uid, parked);
@@ -178,6 +199,8 @@ fn dedupe(needs: &mut Needs) {
     needs.waits.append(&mut needs.remotes);
     sorted(&mut needs.waits);
     sorted(&mut needs.operations);
+    sorted(&mut needs.firsts);
+    sorted(&mut needs.expiries);
     sorted(&mut needs.names);
     sorted(&mut needs.messages);
     sorted(&mut needs.event_ids);

@@ -39,6 +39,14 @@ const CLEAN: [&str; 3] = [
         ORDER BY s.ended_at LIMIT $1::bigint))",
 ];
 
+/// By the index journal_pkey.
+const SWEEP: &str = "DELETE FROM journal WHERE ctid = ANY(ARRAY(
+    SELECT j.place FROM journal_cut c
+    CROSS JOIN LATERAL (SELECT ctid AS place FROM journal j WHERE j.instance = c.instance LIMIT $1::bigint) j
+    LIMIT $1::bigint))";
+const SWEPT: &str = "DELETE FROM journal_cut c
+    WHERE (SELECT true FROM journal j WHERE j.instance = c.instance LIMIT 1) IS NULL";
+
 #[async_trait]
 impl Records for PostgresStore {
     async fn outbox(&self, older: Millis, limit: u32) -> Result<Vec<OutboxRow>, Error> {
@@ -101,6 +109,14 @@ impl Records for PostgresStore {
         let params = params![names, BODY_BYTES_MAX as i64, RECORD_BYTES as i64];
         let bytes = |row: &tokio_postgres::Row| Ok(u64::try_from(row.try_get::<_, i64>(0)?).unwrap_or(0));
         self.read("measuring rejected records", REJECTED_BYTES, params, bytes).await
+    }
+
+    async fn sweep(&self, limit: u32) -> Result<u64, Error> {
+        let count = self.execute("removing journals", SWEEP, params![i64::from(limit)]).await?;
+        if count < u64::from(limit) {
+            self.execute("removing journals", SWEPT, params![]).await?;
+        }
+        Ok(count)
     }
 
     async fn clean(&self, limit: u32) -> Result<u64, Error> {

@@ -6,7 +6,8 @@ use bytes::BytesMut;
 use everstep_engine::{
     Head, Status,
     mailbox::Awaited,
-    rows::{RemoteRow, WaitKind, WaitRow},
+    retention::Own,
+    rows::{Cancel, Control, RemoteRow, WaitKind, WaitRow},
 };
 use everstep_protocol::{
     Attempt, Call, CallKind, CallName, Epoch, Generation, InstanceUid, Millis, Payload, Position, Run,
@@ -134,6 +135,18 @@ pub(super) fn status(code: i16) -> Result<Status, Fault> {
     Status::from_code(code).ok_or_else(|| Fault::corrupt(format!("unknown status {code}")))
 }
 
+fn millis_if_any(row: &Row, at: usize) -> Result<Option<Millis>, Fault> {
+    Ok(row.try_get::<_, Option<i64>>(at)?.map(|millis| Millis(millis as u64)))
+}
+
+/// A pause and cancel: when, the position of the cancel's entry, and until when.
+pub(super) fn control(paused_at: Option<i64>, position: Option<i64>, until: Option<i64>) -> Control {
+    let cancel = position.zip(until);
+    let cancel = cancel
+        .map(|(position, until)| Cancel { position: Position(position as u64), until: Timestamp(until) });
+    Control { paused_at: paused_at.map(Timestamp), cancel }
+}
+
 /// A row of `lock_heads.sql`, from its third column on.
 pub(super) fn head(row: &Row) -> Result<Head, Fault> {
     let mut head = Head::new(uid(row, 2)?, name(row, 3)?, name(row, 4)?, name(row, 5)?, time(row, 16)?);
@@ -150,6 +163,7 @@ pub(super) fn head(row: &Row) -> Result<Head, Fault> {
     head.ended_at = time_if_any(row, 17)?;
     head.events = row.try_get::<_, i64>(18)? as u64;
     head.unread = row.try_get::<_, i64>(19)? as u64;
+    head.retention = Own { complete: millis_if_any(row, 20)?, failed: millis_if_any(row, 21)? };
     Ok(head)
 }
 

@@ -18,6 +18,12 @@ use super::{
 use crate::{Due, Error, Offers, Queue, Schedule};
 
 const DUTIES: &str = include_str!("sql/duties.sql");
+/// By the index control_by_deadline.
+const OVERDUE: &str = "SELECT instance FROM control
+    WHERE cancel_until <= (SELECT everstep_clock()) ORDER BY cancel_until LIMIT $1::bigint";
+/// By the index expiry_by_time.
+const EXPIRED: &str = "SELECT instance FROM expiry
+    WHERE delete_at <= (SELECT everstep_clock()) ORDER BY delete_at LIMIT $1::bigint";
 const RELEASE: &str = "DELETE FROM duty WHERE coordinator = $1::uuid";
 
 #[async_trait]
@@ -45,6 +51,15 @@ impl Schedule for PostgresStore {
         }
         due.rows.sort_by_key(|row| row.2);
         Ok(due)
+    }
+
+    async fn overdue(&self, limit: u32) -> Result<Vec<InstanceUid>, Error> {
+        self.read("looking for overdue cancels", OVERDUE, params![i64::from(limit)], |row| uid(row, 0)).await
+    }
+
+    async fn expired(&self, limit: u32) -> Result<Vec<InstanceUid>, Error> {
+        self.read("looking for what is to be deleted", EXPIRED, params![i64::from(limit)], |row| uid(row, 0))
+            .await
     }
 
     async fn offer(&self, queues: &[Queue], window: u32, again: Millis) -> Result<Offers, Error> {

@@ -159,6 +159,7 @@ async fn note_heard(
             run: Run(row.try_get::<_, i32>(4)? as u32),
             position: Position(row.try_get::<_, i64>(5)? as u64),
             reports: row.try_get::<_, i64>(6)? as u64,
+            paused: row.try_get(7)?,
         });
     }
     Ok((live, leases))

@@ -38,6 +38,8 @@ statements! {
     SIDES = file!("sides");
     CALLS = file!("calls");
     OPERATIONS = file!("operations");
+    FIRSTS = file!("firsts");
+    EXPIRIES = "SELECT instance, delete_at FROM expiry WHERE instance = ANY($1::uuid[])";
     NAMES = file!("names");
     MESSAGES = file!("messages");
     EVENT_IDS = file!("event_ids");
@@ -76,6 +78,7 @@ statements! {
     WAIT_CLEAR = "DELETE FROM wait WHERE instance = ANY($1::uuid[])";
     WAIT_INSERT = file!("wait_insert");
     AWAITED_DELETE = file!("awaited_delete");
+    EVENTS_DELETE = "DELETE FROM event WHERE instance = ANY($1::uuid[])";
     AWAITED_CLEAR = "DELETE FROM awaited WHERE instance = ANY($1::uuid[])";
     AWAITED_INSERT = "INSERT INTO awaited (instance, type, key, opened, call)
         SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::bigint[], $5::bytea[])";
@@ -93,6 +96,20 @@ statements! {
     OUTBOX_INSERT = "INSERT INTO outbox (instance, run, routing_key, message_id, body, created_at)
         SELECT * FROM unnest($1::uuid[], $2::integer[], $3::text[], $4::text[], $5::text[], $6::bigint[])";
     OUTBOX_DELETE = file!("outbox_delete");
+    WAITS_DUE = "UPDATE wait SET due_at = $2::bigint WHERE instance = ANY($1::uuid[])
+        AND coalesce(due_at, $2::bigint) < $2::bigint";
+    CONTROL_DELETE = "DELETE FROM control WHERE instance = ANY($1::uuid[])";
+    CONTROL_INSERT = "INSERT INTO control (instance, paused_at, cancel_position, cancel_until)
+        SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[])";
+    EXPIRY_DELETE = "DELETE FROM expiry WHERE instance = ANY($1::uuid[])";
+    EXPIRY_INSERT = "INSERT INTO expiry (instance, delete_at) SELECT * FROM unnest($1::uuid[], $2::bigint[])";
+    HEADS_DELETE = "DELETE FROM instance WHERE id = ANY($1::uuid[])";
+    READY_ALL_DELETE = "DELETE FROM ready WHERE instance = ANY($1::uuid[])";
+    OPERATIONS_DELETE = "DELETE FROM operation WHERE instance = ANY($1::uuid[])";
+    NAMES_DELETE = file!("name_delete");
+    MESSAGES_DELETE = file!("message_delete");
+    MESSAGES_OUTLIVE = file!("message_outlive");
+    JOURNAL_CUT = "INSERT INTO journal_cut (instance) SELECT * FROM unnest($1::uuid[])";
 
     JOURNAL = file!("journal");
     DUE = file!("due");

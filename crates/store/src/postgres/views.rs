@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use deadpool_postgres::Object;
-use everstep_engine::start::NameKey;
+use everstep_engine::{start::NameKey, status::Sides};
 use everstep_protocol::{
     BuildName, Epoch, Generation, InstanceUid, Namespace, Position, Run, SessionId,
     journal::{Fact, Parked},
@@ -181,10 +181,22 @@ fn list(filter: &Filter) -> &'static str {
         Some(StatusWord::Complete) => ended!(by_workflow, "AND i.status = 1"),
         Some(StatusWord::Errored) => ended!(by_workflow, "AND i.status = 2"),
         Some(StatusWord::Terminated) => ended!(by_workflow, "AND i.status = 3"),
+        Some(StatusWord::Cancelled) => ended!(by_workflow, "AND i.status = 4"),
         Some(StatusWord::Running) => sides!(
             by_workflow,
             "lease t JOIN instance i ON i.id = t.instance",
-            "AND t.subject = '\\x00000000000000000000000000000000'"
+            "AND t.subject = '\\x00000000000000000000000000000000'
+             AND NOT EXISTS (SELECT FROM control c WHERE c.instance = t.instance AND c.paused_at IS NOT NULL)"
+        ),
+        Some(StatusWord::Pausing) => sides!(
+            by_workflow,
+            "control t JOIN instance i ON i.id = t.instance",
+            "AND t.paused_at IS NOT NULL AND EXISTS (SELECT FROM lease l WHERE l.instance = t.instance)"
+        ),
+        Some(StatusWord::Paused) => sides!(
+            by_workflow,
+            "control t JOIN instance i ON i.id = t.instance",
+            "AND t.paused_at IS NOT NULL AND NOT EXISTS (SELECT FROM lease l WHERE l.instance = t.instance)"
         ),
         Some(StatusWord::Attention) => sides!(
             by_workflow,
@@ -207,7 +219,8 @@ fn list(filter: &Filter) -> &'static str {
                 AND l.subject = '\\x00000000000000000000000000000000')
              AND NOT EXISTS (SELECT FROM ready r WHERE r.instance = t.instance
                 AND r.subject = '\\x00000000000000000000000000000000')
-             AND NOT EXISTS (SELECT FROM attention a WHERE a.instance = t.instance)"
+             AND NOT EXISTS (SELECT FROM attention a WHERE a.instance = t.instance)
+             AND NOT EXISTS (SELECT FROM control c WHERE c.instance = t.instance AND c.paused_at IS NOT NULL)"
         ),
     }
 }
@@ -230,13 +243,13 @@ fn views(rows: &[Row]) -> Result<Vec<InstanceView>, Fault> {
             views.push(view(row)?);
             last = nth;
         }
-        if let (Some(view), Some(code)) = (views.last_mut(), row.try_get::<_, Option<i16>>(27)?) {
+        if let (Some(view), Some(code)) = (views.last_mut(), row.try_get::<_, Option<i16>>(31)?) {
             view.waiting.push(WaitView {
-                call: rows::call(row, 24)?,
+                call: rows::call(row, 28)?,
                 kind: rows::wait_kind(code)?,
-                since: time(row, 28)?,
-                due_at: time_if_any(row, 29)?,
-                awaited: rows::awaited(row, 30)?,
+                since: time(row, 32)?,
+                due_at: time_if_any(row, 33)?,
+                awaited: rows::awaited(row, 34)?,
             });
         }
     }
@@ -260,6 +273,14 @@ fn view(row: &Row) -> Result<InstanceView, Fault> {
         None => None,
     };
     let stored = rows::status(row.try_get(7)?)?;
+    let control = rows::control(row.try_get(24)?, row.try_get(25)?, row.try_get(26)?);
+    let sides = Sides {
+        leased: session.is_some(),
+        ready: ready_at.is_some(),
+        parked: parked.is_some(),
+        paused: control.paused_at.is_some(),
+        steps_leased: row.try_get::<_, Option<bool>>(27)?.unwrap_or(false),
+    };
     Ok(InstanceView {
         uid: uid(row, 1)?,
         namespace: name(row, 2)?,
@@ -267,7 +288,7 @@ fn view(row: &Row) -> Result<InstanceView, Fault> {
         id: name(row, 4)?,
         run: Run(row.try_get::<_, i32>(5)? as u32),
         generation: Generation(row.try_get::<_, i32>(6)? as u32),
-        status: StatusWord::derive(stored, session.is_some(), ready_at.is_some(), parked.is_some()),
+        status: StatusWord::derive(stored, sides),
         created_at: time(row, 8)?,
         ended_at: time_if_any(row, 9)?,
         position: Position(row.try_get::<_, i64>(10)? as u64),
@@ -280,6 +301,7 @@ fn view(row: &Row) -> Result<InstanceView, Fault> {
         waiting: Vec::new(),
         unread: Vec::new(),
         never_sent: Vec::new(),
+        control,
         parked,
         end,
     })

@@ -3,6 +3,8 @@
 
 use everstep_engine::{
     Writes,
+    batch::Deleted,
+    effect::Forget,
     lifecycle::Lifecycle,
     rows::{Lease, Subject},
 };
@@ -29,12 +31,14 @@ pub(super) async fn plan<'a>(
     trip: &mut Trip<'a>,
 ) -> Result<Option<usize>, Fault> {
     heads(writes, places, trip).await?;
+    deleted(writes, now, trip).await?;
     created(writes, now, trip).await?;
     journal(writes, trip).await?;
     let cleared = deletes(writes, trip).await?;
     leases_and_ready(writes, trip).await?;
     waits_and_remotes(writes, trip).await?;
     events::write(writes, trip).await?;
+    controls(writes, now, trip).await?;
     rest(writes, now, trip).await?;
     Ok(cleared)
 }
@@ -69,6 +73,90 @@ async fn heads(writes: &Writes, places: &Places, trip: &mut Trip<'_>) -> Result<
     trip.rows(sql::HEADS_UPDATE, params).await
 }
 
+/// All rows of deleted instances but their journals, which are cut off: they may be large. Before anything is inserted, since
+/// the name may be given again in the same batch.
+async fn deleted<'a>(writes: &'a Writes, now: Timestamp, trip: &mut Trip<'a>) -> Result<(), Fault> {
+    let rows = &writes.deleted;
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let uids: Vec<Uuid> = rows.iter().map(|row| row.uid.0).collect();
+    for statement in [
+        sql::HEADS_DELETE,
+        // Those of remote steps are cleared, and named.
+        sql::LEASE_END,
+        sql::READY_ALL_DELETE,
+        sql::WAIT_CLEAR,
+        sql::AWAITED_CLEAR,
+        sql::EVENTS_DELETE,
+        sql::REMOTE_CLEAR,
+        sql::ATTENTION_DELETE,
+        sql::OPERATIONS_DELETE,
+        sql::CONTROL_DELETE,
+        sql::EXPIRY_DELETE,
+        sql::JOURNAL_CUT,
+    ] {
+        trip.execute(statement, params![uids.clone()]).await?;
+    }
+    let names = |rows: &[&'a Deleted]| -> (Vec<&'a str>, Vec<&'a str>, Vec<&'a str>) {
+        let namespaces = rows.iter().map(|row| row.name.namespace.as_str()).collect();
+        let workflows = rows.iter().map(|row| row.name.workflow.as_str()).collect();
+        (namespaces, workflows, rows.iter().map(|row| row.name.id.as_str()).collect())
+    };
+    let all: Vec<&Deleted> = rows.iter().collect();
+    let (namespaces, workflows, ids) = names(&all);
+    trip.execute(sql::NAMES_DELETE, params![namespaces, workflows, ids]).await?;
+    let (namespaces, workflows, ids) = names(&all);
+    let before = |row: &Deleted| match row.forget {
+        Forget::Everything => i64::MAX,
+        Forget::AllButRecentMessages => now.minus(crate::MESSAGES_KEPT).0,
+    };
+    let before: Vec<i64> = rows.iter().map(before).collect();
+    trip.execute(sql::MESSAGES_DELETE, params![namespaces, workflows, ids, before]).await?;
+    let outlived: Vec<&Deleted> =
+        rows.iter().filter(|row| row.forget == Forget::AllButRecentMessages).collect();
+    if !outlived.is_empty() {
+        let (namespaces, workflows, ids) = names(&outlived);
+        trip.execute(sql::MESSAGES_OUTLIVE, params![namespaces, workflows, ids]).await?;
+    }
+    Ok(())
+}
+
+/// Pauses, cancels, and what follows from their end; times of deletion.
+async fn controls<'a>(writes: &'a Writes, now: Timestamp, trip: &mut Trip<'a>) -> Result<(), Fault> {
+    if !writes.waits_due.is_empty() {
+        trip.execute(sql::WAITS_DUE, params![ids(&writes.waits_due), now.0]).await?;
+    }
+    if !writes.control_deletes.is_empty() {
+        trip.execute(sql::CONTROL_DELETE, params![ids(&writes.control_deletes)]).await?;
+    }
+    if !writes.controls.is_empty() {
+        let rows = &writes.controls;
+        let params = params![
+            rows.iter().map(|(uid, _)| uid.0).collect::<Vec<_>>(),
+            rows.iter().map(|(_, control)| control.paused_at.map(|at| at.0)).collect::<Vec<_>>(),
+            rows.iter()
+                .map(|(_, control)| control.cancel.map(|cancel| cancel.position.0 as i64))
+                .collect::<Vec<_>>(),
+            rows.iter().map(|(_, control)| control.cancel.map(|cancel| cancel.until.0)).collect::<Vec<_>>(),
+        ];
+        trip.execute(sql::CONTROL_INSERT, params).await?;
+    }
+    if !writes.expiry_deletes.is_empty() {
+        trip.execute(sql::EXPIRY_DELETE, params![ids(&writes.expiry_deletes)]).await?;
+    }
+    if !writes.expiries.is_empty() {
+        let (instances, times): (Vec<Uuid>, Vec<i64>) =
+            writes.expiries.iter().map(|(uid, at)| (uid.0, at.0)).unzip();
+        trip.execute(sql::EXPIRY_INSERT, params![instances, times]).await?;
+    }
+    Ok(())
+}
+
+fn millis(span: everstep_protocol::Millis) -> i64 {
+    i64::try_from(span.as_u64()).unwrap_or(i64::MAX)
+}
+
 async fn created<'a>(writes: &'a Writes, now: Timestamp, trip: &mut Trip<'a>) -> Result<(), Fault> {
     if !writes.created.is_empty() {
         let heads = &writes.created;
@@ -91,6 +179,8 @@ async fn created<'a>(writes: &'a Writes, now: Timestamp, trip: &mut Trip<'a>) ->
             heads.iter().map(|head| head.ended_at.map(|at| at.0)).collect::<Vec<_>>(),
             heads.iter().map(|head| head.events as i64).collect::<Vec<_>>(),
             heads.iter().map(|head| head.unread as i64).collect::<Vec<_>>(),
+            heads.iter().map(|head| head.retention.complete.map(millis)).collect::<Vec<_>>(),
+            heads.iter().map(|head| head.retention.failed.map(millis)).collect::<Vec<_>>(),
         ];
         trip.execute(sql::HEADS_INSERT, params).await?;
     }

@@ -5,23 +5,26 @@ use std::collections::hash_map::Entry;
 use everstep_engine::{
     Head, Rows, Status,
     batch::Loaded,
-    rows::{Lease, Needs, RemoteRow, Subject, WaitKind, WaitRow},
+    retention::Own,
+    rows::{Cancel, Control, Lease, Needs, RemoteRow, Subject, WaitKind, WaitRow},
     start::{Decided, Existing},
 };
 use everstep_protocol::{
-    Attempt, CallHash, Epoch, Fingerprint, Generation, InstanceUid, Payload, Position, Run, SessionId,
-    Timestamp,
-    journal::{ParkCode, Parked},
+    Attempt, CallHash, Epoch, Fingerprint, Generation, InstanceUid, Millis, Payload, Position, Run,
+    SessionId, Timestamp,
+    journal::{Entry as JournalEntry, ParkCode, Parked},
 };
 use rusqlite::{Connection, Row, params};
 
 use super::{column, events, fault::Result};
-use crate::answer;
+use crate::{answer, fact};
 
 pub(super) const HEAD: &str =
     "SELECT namespace, workflow, id, run, generation, status, instance.epoch, position,
-    reports, waits, steps, journal_bytes, deaths, created_at, ended_at, session, lease.epoch, events, unread FROM instance
-    LEFT JOIN lease ON lease.uid = instance.uid AND lease.subject = ?2 WHERE instance.uid = ?1";
+    reports, waits, steps, journal_bytes, deaths, created_at, ended_at, session, lease.epoch, events, unread, keep_complete,
+    keep_failed, paused_at, cancel_position, cancel_until FROM instance
+    LEFT JOIN lease ON lease.uid = instance.uid AND lease.subject = ?2
+    LEFT JOIN control ON control.uid = instance.uid WHERE instance.uid = ?1";
 const LEASE: &str = "SELECT session, epoch FROM lease WHERE uid = ?1 AND subject = ?2";
 const READY: &str = "SELECT 1 FROM ready WHERE uid = ?1 AND subject = ?2";
 pub(super) const WAIT: &str =
@@ -32,6 +35,9 @@ const REMOTE: &str =
     remote, progress FROM remote_step WHERE uid = ?1 AND call = ?2";
 const PARKED: &str = "SELECT code, message FROM attention WHERE uid = ?1";
 const OPERATION: &str = "SELECT answer FROM operation WHERE uid = ?1 AND operation = ?2";
+const FIRST: &str = "SELECT at, entry, payload FROM journal
+    WHERE uid = ?1 AND run = (SELECT run FROM instance WHERE uid = ?1) AND position = 1";
+const EXPIRY: &str = "SELECT delete_at FROM expiry WHERE uid = ?1";
 const NAME: &str = "SELECT name.uid, name.fingerprint, instance.status FROM instance_name name
     JOIN instance ON instance.uid = name.uid
     WHERE name.namespace = ?1 AND name.workflow = ?2 AND name.id = ?3";
@@ -46,6 +52,7 @@ pub(super) fn load(connection: &Connection, needs: &Needs, now: Timestamp) -> Re
     waits(connection, &needs.waits, &mut loaded.rows)?;
     remotes(connection, &needs.remotes, &mut loaded.rows)?;
     operations(connection, needs, &mut loaded.rows)?;
+    firsts(connection, needs, &mut loaded.rows)?;
     names(connection, needs, &mut loaded)?;
     messages(connection, needs, &mut loaded)?;
     events::load(connection, needs, &mut loaded.rows)?;
@@ -66,6 +73,10 @@ fn heads(connection: &Connection, needs: &Needs, loaded: &mut Loaded) -> Result<
                 vacant.insert(head(*uid, row)?);
                 if let Some(lease) = held(row)? {
                     loaded.rows.leases.insert((*uid, Subject::INSTANCE), lease);
+                }
+                let control = control(row)?;
+                if control != Control::default() {
+                    loaded.rows.controls.insert(*uid, control);
                 }
             }
         }
@@ -94,6 +105,22 @@ pub(super) fn head(uid: InstanceUid, row: &Row<'_>) -> Result<Head> {
         ended_at: column::time_if_any(row, 14)?,
         events: column::count(row, 17)?,
         unread: column::count(row, 18)?,
+        retention: Own { complete: millis_if_any(row, 19)?, failed: millis_if_any(row, 20)? },
+    })
+}
+
+fn millis_if_any(row: &Row<'_>, column: usize) -> Result<Option<Millis>> {
+    Ok(row.get::<_, Option<i64>>(column)?.map(|millis| Millis(millis as u64)))
+}
+
+/// The pause and cancel in the columns of [`HEAD`].
+pub(super) fn control(row: &Row<'_>) -> Result<Control> {
+    let position: Option<i64> = row.get(22)?;
+    let until = column::time_if_any(row, 23)?;
+    let cancel = position.zip(until);
+    Ok(Control {
+        paused_at: column::time_if_any(row, 21)?,
+        cancel: cancel.map(|(position, until)| Cancel { position: Position(position as u64), until }),
     })
 }
 
@@ -209,6 +236,28 @@ fn operations(connection: &Connection, needs: &Needs, loaded: &mut Rows) -> Resu
         let mut rows = statement.query(params![key.0.0.as_bytes(), key.1])?;
         if let Some(row) = rows.next()? {
             loaded.operations.insert(key.clone(), answer(row, 0)?);
+        }
+    }
+    Ok(())
+}
+
+/// First entries and times of deletion.
+fn firsts(connection: &Connection, needs: &Needs, loaded: &mut Rows) -> Result<()> {
+    for uid in &needs.firsts {
+        let mut statement = connection.prepare_cached(FIRST)?;
+        let mut rows = statement.query([uid.0.as_bytes()])?;
+        if let Some(row) = rows.next()? {
+            let fact = fact::join(column::bytes(row, 1)?, row.get(2)?)?;
+            loaded
+                .firsts
+                .insert(*uid, JournalEntry { position: Position(1), at: column::time(row, 0)?, fact });
+        }
+    }
+    for uid in &needs.expiries {
+        let mut statement = connection.prepare_cached(EXPIRY)?;
+        let mut rows = statement.query([uid.0.as_bytes()])?;
+        if let Some(row) = rows.next()? {
+            loaded.expiries.insert(*uid, column::time(row, 0)?);
         }
     }
     Ok(())

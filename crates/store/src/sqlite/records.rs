@@ -46,6 +46,12 @@ const CLEAN: [(Millis, &str); 3] = [
     ),
 ];
 
+/// By the journal's primary key.
+const SWEEP: &str = "DELETE FROM journal WHERE (uid, run, position) IN (
+    SELECT uid, run, position FROM journal WHERE uid IN (SELECT uid FROM journal_cut) LIMIT ?1)";
+const SWEPT: &str = "DELETE FROM journal_cut
+    WHERE NOT EXISTS (SELECT 1 FROM journal WHERE journal.uid = journal_cut.uid)";
+
 #[async_trait]
 impl Records for SqliteStore {
     async fn outbox(&self, older: Millis, limit: u32) -> Result<Vec<OutboxRow>, Error> {
@@ -85,6 +91,17 @@ impl Records for SqliteStore {
             namespaces.iter().map(&mut of).collect()
         };
         self.reader.read("measuring rejected records", work).await
+    }
+
+    async fn sweep(&self, limit: u32) -> Result<u64, Error> {
+        let work = move |connection: &Connection, _| {
+            let count = connection.prepare_cached(SWEEP)?.execute([limit])? as u64;
+            if count < u64::from(limit) {
+                connection.prepare_cached(SWEPT)?.execute([])?;
+            }
+            Ok(count)
+        };
+        self.writer.write("removing journals", work).await
     }
 
     async fn clean(&self, limit: u32) -> Result<u64, Error> {

@@ -11,9 +11,14 @@ use super::{SqliteStore, column, fault};
 use crate::{Due, Error, Offers, Queue, Schedule};
 
 // By the index wait_due.
-const DUE: &str =
-    "SELECT uid, call, due_at FROM wait WHERE due_at >= ?1 AND due_at <= ?2 ORDER BY due_at LIMIT ?3";
+const DUE: &str = "SELECT uid, call, due_at FROM wait WHERE due_at >= ?1 AND due_at <= ?2
+    AND NOT EXISTS (SELECT 1 FROM control WHERE control.uid = wait.uid AND paused_at IS NOT NULL)
+    ORDER BY due_at LIMIT ?3";
 const NEXT: &str = "SELECT min(due_at) FROM wait WHERE due_at > ?1";
+/// By the index control_deadline.
+const OVERDUE: &str = "SELECT uid FROM control WHERE cancel_until <= ?1 ORDER BY cancel_until LIMIT ?2";
+/// By the index expiry_time.
+const EXPIRED: &str = "SELECT uid FROM expiry WHERE delete_at <= ?1 ORDER BY delete_at LIMIT ?2";
 const DUTY: &str = "INSERT INTO duty (name, coordinator, until_at) VALUES (?1, ?2, ?3)
     ON CONFLICT (name) DO UPDATE SET coordinator = excluded.coordinator, until_at = excluded.until_at
     WHERE coordinator = excluded.coordinator OR until_at <= ?4";
@@ -56,6 +61,18 @@ impl Schedule for SqliteStore {
         let now = self.clock.now();
         let work = move |connection: &Connection| due(connection, now, mark, limit);
         self.reader.read("looking for due waits", work).await
+    }
+
+    async fn overdue(&self, limit: u32) -> Result<Vec<InstanceUid>, Error> {
+        let now = self.clock.now();
+        let work = move |connection: &Connection| past(connection, OVERDUE, now, limit);
+        self.reader.read("looking for overdue cancels", work).await
+    }
+
+    async fn expired(&self, limit: u32) -> Result<Vec<InstanceUid>, Error> {
+        let now = self.clock.now();
+        let work = move |connection: &Connection| past(connection, EXPIRED, now, limit);
+        self.reader.read("looking for what is to be deleted", work).await
     }
 
     async fn offer(&self, queues: &[Queue], window: u32, again: Millis) -> Result<Offers, Error> {
@@ -126,6 +143,17 @@ fn due(connection: &Connection, now: Timestamp, mark: Option<Timestamp>, limit: 
     }
     let next: Option<i64> = connection.prepare_cached(NEXT)?.query_row([now.0], |row| row.get(0))?;
     Ok(Due { now, rows, next: next.map(Timestamp) })
+}
+
+/// The instances whose moment is past.
+fn past(connection: &Connection, sql: &str, now: Timestamp, limit: u32) -> fault::Result<Vec<InstanceUid>> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query(params![now.0, limit])?;
+    let mut uids = Vec::new();
+    while let Some(row) = rows.next()? {
+        uids.push(column::uid(row, 0)?);
+    }
+    Ok(uids)
 }
 
 fn offer(

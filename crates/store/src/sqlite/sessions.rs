@@ -19,6 +19,7 @@ const INSERT: &str =
     "INSERT INTO session (session, inbox, opened_at, heard_at, open) VALUES (?1, ?2, ?3, ?3, ?4)";
 const HEARD: &str = "UPDATE session SET heard_at = ?2, inbox = ?3 WHERE session = ?1 AND ended_at IS NULL";
 const HELD: &str = "SELECT lease.uid, subject, lease.epoch, run, position, reports
+    , EXISTS (SELECT 1 FROM control WHERE control.uid = lease.uid AND paused_at IS NOT NULL)
     FROM lease CROSS JOIN instance ON instance.uid = lease.uid WHERE session = ?1";
 const BEAT: &str = "INSERT INTO session_clock (one, open_since, last_beat_at, gap) VALUES (1, ?1, ?1, ?2)
     ON CONFLICT (one) DO UPDATE SET gap = excluded.gap, last_beat_at = excluded.last_beat_at,
@@ -202,7 +203,16 @@ fn leases(statement: &mut rusqlite::Statement<'_>, session: SessionId) -> fault:
     while let Some(row) = rows.next()? {
         let LeaseRow { uid, subject, epoch } = lease(row)?;
         let (run, position, reports) = (row.get(3)?, column::count(row, 4)?, column::count(row, 5)?);
-        leases.push(Kept { uid, subject, epoch, run: Run(run), position: Position(position), reports });
+        let paused = row.get(6)?;
+        leases.push(Kept {
+            uid,
+            subject,
+            epoch,
+            run: Run(run),
+            position: Position(position),
+            reports,
+            paused,
+        });
     }
     Ok(leases)
 }

@@ -3,8 +3,9 @@
 use async_trait::async_trait;
 use everstep_engine::{
     Head,
-    rows::{Lease, Subject, WaitRow},
+    rows::{Control, Lease, Subject, WaitRow},
     start::NameKey,
+    status::Sides,
 };
 use everstep_protocol::{
     BuildName, InstanceUid, Namespace, SessionId, Timestamp, WorkflowName,
@@ -23,6 +24,7 @@ const PARKED: &str = "SELECT at, code, message FROM attention WHERE uid = ?1";
 const WAITS: &str =
     "SELECT kind, since, due_at, call_kind, call_name, call_count, awaited FROM wait WHERE uid = ?1
     ORDER BY due_at IS NULL, due_at, since LIMIT ?2";
+const ANY_LEASE: &str = "SELECT 1 FROM lease WHERE uid = ?1";
 const WAITS_COUNT: &str = "SELECT count(*) FROM wait WHERE uid = ?1";
 /// SQLite's `substr` of an empty blob is null.
 const REJECTED: &str =
@@ -83,7 +85,7 @@ fn view(
     waits_max: u32,
     live: &[Session],
 ) -> fault::Result<InstanceView> {
-    let (head, lease) = head(connection, uid)?;
+    let (head, lease, control) = head(connection, uid)?;
     let key = uid.0.as_bytes();
     let leased = lease.is_some();
     let holder = lease.map(|lease| holder(connection, lease.session)).transpose()?.flatten();
@@ -92,11 +94,19 @@ fn view(
     let ready_at = rows.next()?.map(|row| column::time(row, 0)).transpose()?;
     let parked = parked(connection, uid)?;
     let waits = connection.prepare_cached(WAITS_COUNT)?.query_row([key], |row| row.get(0))?;
+    let paused = control.paused_at.is_some();
+    let sides = Sides {
+        leased,
+        ready: ready_at.is_some(),
+        parked: parked.is_some(),
+        paused,
+        steps_leased: paused && connection.prepare_cached(ANY_LEASE)?.exists([key])?,
+    };
     Ok(InstanceView {
         uid,
         run: head.run,
         generation: head.generation,
-        status: StatusWord::derive(head.status, leased, ready_at.is_some(), parked.is_some()),
+        status: StatusWord::derive(head.status, sides),
         created_at: head.created_at,
         ended_at: head.ended_at,
         position: head.position,
@@ -109,6 +119,7 @@ fn view(
         waits,
         unread: Vec::new(),
         never_sent: Vec::new(),
+        control,
         parked,
         end: None,
         namespace: head.namespace,
@@ -117,12 +128,12 @@ fn view(
     })
 }
 
-fn head(connection: &Connection, uid: InstanceUid) -> fault::Result<(Head, Option<Lease>)> {
+fn head(connection: &Connection, uid: InstanceUid) -> fault::Result<(Head, Option<Lease>, Control)> {
     let mut statement = connection.prepare_cached(load::HEAD)?;
     let mut rows = statement.query([uid.0.as_bytes(), &Subject::INSTANCE.0])?;
     let row =
         rows.next()?.ok_or_else(|| fault::Fault::corrupt("reading a head", "a name has no instance"))?;
-    Ok((load::head(uid, row)?, load::held(row)?))
+    Ok((load::head(uid, row)?, load::held(row)?, load::control(row)?))
 }
 
 /// Who that is, as far as the session is known.
@@ -200,7 +211,18 @@ fn listed(
 /// partial indexes of what has ended and what failed.
 const fn condition(status: StatusWord) -> &'static str {
     match status {
-        StatusWord::Running => "status = 0 AND uid IN (SELECT uid FROM lease WHERE subject = zeroblob(16))",
+        StatusWord::Running => {
+            "status = 0 AND uid IN (SELECT uid FROM lease WHERE subject = zeroblob(16))
+            AND NOT EXISTS (SELECT 1 FROM control WHERE control.uid = instance.uid AND paused_at IS NOT NULL)"
+        }
+        StatusWord::Pausing => {
+            "status = 0 AND uid IN (SELECT uid FROM control WHERE paused_at IS NOT NULL)
+            AND EXISTS (SELECT 1 FROM lease WHERE lease.uid = instance.uid)"
+        }
+        StatusWord::Paused => {
+            "status = 0 AND uid IN (SELECT uid FROM control WHERE paused_at IS NOT NULL)
+            AND NOT EXISTS (SELECT 1 FROM lease WHERE lease.uid = instance.uid)"
+        }
         StatusWord::Attention => {
             "status = 0 AND uid IN (SELECT uid FROM attention)
             AND NOT EXISTS (SELECT 1 FROM lease WHERE lease.uid = instance.uid AND subject = zeroblob(16))"
@@ -214,11 +236,13 @@ const fn condition(status: StatusWord) -> &'static str {
             "status = 0
             AND NOT EXISTS (SELECT 1 FROM lease WHERE lease.uid = instance.uid AND subject = zeroblob(16))
             AND NOT EXISTS (SELECT 1 FROM attention WHERE attention.uid = instance.uid)
-            AND NOT EXISTS (SELECT 1 FROM ready WHERE ready.uid = instance.uid AND subject = zeroblob(16))"
+            AND NOT EXISTS (SELECT 1 FROM ready WHERE ready.uid = instance.uid AND subject = zeroblob(16))
+            AND NOT EXISTS (SELECT 1 FROM control WHERE control.uid = instance.uid AND paused_at IS NOT NULL)"
         }
         StatusWord::Complete => "status > 0 AND status = 1",
         StatusWord::Errored => "status > 0 AND status > 1 AND status = 2",
         StatusWord::Terminated => "status > 0 AND status > 1 AND status = 3",
+        StatusWord::Cancelled => "status > 0 AND status > 1 AND status = 4",
     }
 }
 

@@ -3,10 +3,11 @@
 use everstep_engine::{
     Head, Writes,
     batch::{JournalRow, ReadyRow},
+    effect::Forget,
     lifecycle::Lifecycle,
     rows::{Lease, RemoteRow, Subject, WaitRow},
 };
-use everstep_protocol::{CallHash, Epoch, InstanceUid, Payload, Timestamp, wire};
+use everstep_protocol::{CallHash, Epoch, InstanceUid, Millis, Payload, Timestamp, wire};
 use rusqlite::{Connection, params};
 
 use super::{
@@ -17,8 +18,8 @@ use crate::{Error, ErrorKind, StepOver, answer, fact};
 
 const HEAD_INSERT: &str =
     "INSERT INTO instance (uid, namespace, workflow, id, run, generation, status, epoch, position,
-    reports, waits, steps, journal_bytes, deaths, created_at, ended_at, events, unread)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)";
+    reports, waits, steps, journal_bytes, deaths, created_at, ended_at, events, unread, keep_complete, keep_failed)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)";
 // An open head that stays open: no indexed column is named, so no index is touched.
 const HEAD_UPDATE: &str =
     "UPDATE instance SET run = ?2, generation = ?3, epoch = ?4, position = ?5, reports = ?6,
@@ -56,6 +57,33 @@ const CLEARED: [&str; 4] = [
 ];
 const LEASES_CLEARED: &str =
     "DELETE FROM lease WHERE uid = ?1 AND subject <> zeroblob(16) RETURNING subject, session, epoch";
+const DELETED: [&str; 12] = [
+    "DELETE FROM instance WHERE uid = ?1",
+    // Those of remote steps are cleared, and named.
+    "DELETE FROM lease WHERE uid = ?1 AND subject = zeroblob(16)",
+    "DELETE FROM ready WHERE uid = ?1",
+    "DELETE FROM wait WHERE uid = ?1",
+    "DELETE FROM awaited WHERE uid = ?1",
+    "DELETE FROM event WHERE uid = ?1",
+    "DELETE FROM remote_step WHERE uid = ?1",
+    "DELETE FROM attention WHERE uid = ?1",
+    "DELETE FROM operation WHERE uid = ?1",
+    CONTROL_DELETE,
+    EXPIRY_DELETE,
+    "INSERT INTO journal_cut (uid) VALUES (?1)",
+];
+const NAME_DELETE: &str = "DELETE FROM instance_name WHERE namespace = ?1 AND workflow = ?2 AND id = ?3";
+const MESSAGES_DELETE: &str = "DELETE FROM message_decision
+    WHERE namespace = ?1 AND workflow = ?2 AND id = ?3 AND at < ?4";
+/// The mark puts them into the index by time: they last as long as decisions that met no instance.
+const MESSAGES_OUTLIVE: &str = "UPDATE message_decision SET answer = 'was:' || answer
+    WHERE namespace = ?1 AND workflow = ?2 AND id = ?3 AND substr(answer, 1, 4) <> 'was:'";
+const WAITS_DUE: &str = "UPDATE wait SET due_at = ?2 WHERE uid = ?1 AND due_at < ?2";
+const CONTROL_DELETE: &str = "DELETE FROM control WHERE uid = ?1";
+const CONTROL_INSERT: &str =
+    "INSERT INTO control (uid, paused_at, cancel_position, cancel_until) VALUES (?1, ?2, ?3, ?4)";
+const EXPIRY_DELETE: &str = "DELETE FROM expiry WHERE uid = ?1";
+const EXPIRY_INSERT: &str = "INSERT INTO expiry (uid, delete_at) VALUES (?1, ?2)";
 const PARKED_DELETE: &str = "DELETE FROM attention WHERE uid = ?1";
 const PARKED_INSERT: &str = "INSERT INTO attention (uid, at, code, message) VALUES (?1, ?2, ?3, ?4)";
 const OPERATION_INSERT: &str = "INSERT INTO operation (uid, operation, at, answer) VALUES (?1, ?2, ?3, ?4)";
@@ -65,6 +93,7 @@ pub(super) const OUTBOX_DELETE: &str = "DELETE FROM outbox WHERE uid = ?1 AND ru
 
 /// Writes all rows of a batch. Gives the leases of remote steps that ended with their instances.
 pub(super) fn write(connection: &Connection, writes: &Writes, now: Timestamp) -> Result<Vec<StepOver>> {
+    deleted(connection, writes, now)?;
     starts(connection, writes, now)?;
     heads(connection, &writes.heads)?;
     journal(connection, &writes.journal)?;
@@ -76,6 +105,7 @@ pub(super) fn write(connection: &Connection, writes: &Writes, now: Timestamp) ->
     events::write(connection, writes)?;
     remotes(connection, &writes.remotes)?;
     parked(connection, writes)?;
+    controls(connection, writes, now)?;
     operations(connection, writes, now)?;
     outbox(connection, &writes.outbox)?;
     Ok(over)
@@ -83,6 +113,60 @@ pub(super) fn write(connection: &Connection, writes: &Writes, now: Timestamp) ->
 
 const fn key(uid: &InstanceUid) -> &[u8; 16] {
     uid.0.as_bytes()
+}
+
+/// All rows of deleted instances but their journals, which are cut off: they may be large. Before anything is inserted, since
+/// the name may be given again in the same batch.
+fn deleted(connection: &Connection, writes: &Writes, now: Timestamp) -> Result<()> {
+    for row in &writes.deleted {
+        for statement in DELETED {
+            connection.prepare_cached(statement)?.execute([key(&row.uid)])?;
+        }
+        let (namespace, workflow) = (row.name.namespace.as_str(), row.name.workflow.as_str());
+        let name = params![namespace, workflow, row.name.id.as_str()];
+        connection.prepare_cached(NAME_DELETE)?.execute(name)?;
+        let before = match row.forget {
+            Forget::Everything => i64::MAX,
+            Forget::AllButRecentMessages => now.minus(crate::MESSAGES_KEPT).0,
+        };
+        let older = params![namespace, workflow, row.name.id.as_str(), before];
+        connection.prepare_cached(MESSAGES_DELETE)?.execute(older)?;
+        connection.prepare_cached(MESSAGES_OUTLIVE)?.execute(name)?;
+    }
+    Ok(())
+}
+
+/// Pauses, cancels, and what follows from their end; times of deletion.
+fn controls(connection: &Connection, writes: &Writes, now: Timestamp) -> Result<()> {
+    for uid in &writes.waits_due {
+        connection.prepare_cached(WAITS_DUE)?.execute(params![key(uid), now.0])?;
+    }
+    for uid in &writes.control_deletes {
+        connection.prepare_cached(CONTROL_DELETE)?.execute([key(uid)])?;
+    }
+    for (uid, control) in &writes.controls {
+        connection.prepare_cached(CONTROL_INSERT)?.execute(params![
+            key(uid),
+            control.paused_at.map(|at| at.0),
+            control.cancel.map(|cancel| cancel.position.0 as i64),
+            control.cancel.map(|cancel| cancel.until.0),
+        ])?;
+    }
+    for uid in &writes.expiry_deletes {
+        connection.prepare_cached(EXPIRY_DELETE)?.execute([key(uid)])?;
+    }
+    if writes.expiries.is_empty() {
+        return Ok(());
+    }
+    let mut statement = connection.prepare_cached(EXPIRY_INSERT)?;
+    for (uid, at) in &writes.expiries {
+        statement.execute(params![key(uid), at.0])?;
+    }
+    Ok(())
+}
+
+fn millis(span: Millis) -> i64 {
+    i64::try_from(span.as_u64()).unwrap_or(i64::MAX)
 }
 
 fn starts(connection: &Connection, writes: &Writes, now: Timestamp) -> Result<()> {
@@ -144,6 +228,8 @@ fn create(statement: &mut rusqlite::Statement<'_>, head: &Head) -> Result<()> {
         head.ended_at.map(|at| at.0),
         head.events as i64,
         head.unread as i64,
+        head.retention.complete.map(millis),
+        head.retention.failed.map(millis),
     ])?;
     Ok(())
 }

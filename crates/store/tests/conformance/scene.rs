@@ -169,6 +169,7 @@ pub(crate) fn start(workflow_name: &str, id: &str, input: &str) -> Start {
         fingerprint: Fingerprint::of(&input).unwrap(),
         input,
         seed: [7; 32],
+        retention: everstep_engine::retention::Own::default(),
         message: None,
     }
 }

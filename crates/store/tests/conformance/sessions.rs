@@ -53,6 +53,7 @@ pub(crate) async fn w06_heartbeats_find_the_leases_and_how_far_their_heads_are(s
         run: Run(1),
         position: Position(1),
         reports: 0,
+        paused: false,
     };
     assert_eq!(leases, [lease(one), lease(two)]);
     let report = Reporting::of(&scene.head(two).await, holder).result(succeeded(&step("a"), "1"));

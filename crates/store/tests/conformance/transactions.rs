@@ -131,6 +131,8 @@ pub(crate) async fn needs_may_repeat_themselves(store: Arc<dyn Store>) {
         waits: vec![(uid, call); 2],
         remotes: vec![(uid, call); 2],
         operations: vec![(uid, "op".to_owned()); 2],
+        firsts: vec![uid; 2],
+        expiries: vec![uid; 2],
         names: vec![name_key("orders", "o-1"); 2],
         messages: vec![message("a", "b"); 2],
         ..Needs::default()

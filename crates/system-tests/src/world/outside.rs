@@ -46,6 +46,7 @@ impl World {
             workflow: WorkflowName::new(workflow).expect("a valid name"),
             id: id.map(|id| InstanceId::new(id).expect("a valid id")),
             input: Payload::encode(input).expect("it has a JSON form"),
+            retention: everstep_protocol::start::Retention::default(),
             message: None,
         }
     }

@@ -3,8 +3,8 @@
 use everstep_protocol::{
     Attempt, Failure, Fingerprint, Generation, Payload, Position, Timestamp,
     journal::{
-        Attempted, Closed, Delivered, End, Entry, Fact, Lost, Opened, Outcome, Parked, Patched, Remote,
-        Started, Wait,
+        Attempted, Cancelled, Closed, Delivered, End, Entry, Fact, Lost, Opened, Outcome, Parked, Patched,
+        Remote, Started, Wait,
     },
 };
 use serde_json::value::RawValue;
@@ -31,6 +31,10 @@ impl Line {
             "opened" => Fact::Opened(self.opened()?),
             "fired" => Fact::Fired { call: need("call", self.call)? },
             "delivered" => Fact::Delivered(self.delivered()?),
+            "cancelled" => Fact::Cancelled(Cancelled {
+                until: moment("until", &need("until", self.until)?)?,
+                reason: self.message,
+            }),
             "patched" => Fact::Patched(Patched {
                 call: need("call", self.call)?,
                 called_after: Position(need("called_after", self.called_after)?),
@@ -125,6 +129,7 @@ impl Line {
         Ok(match need("outcome", self.outcome)?.as_str() {
             "complete" => End::Complete(payload(&need("output", self.output)?)?),
             "errored" => End::Errored(need("error", self.error)?.failure()?),
+            "cancelled" => End::Cancelled { reason: self.message },
             "terminated" => End::Terminated { reason: self.message },
             other => return Err(format!("outcome: {other:?} is not known")),
         })

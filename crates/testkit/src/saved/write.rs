@@ -28,6 +28,9 @@ impl Line {
             Fact::Opened(opened) => line.of_opened(opened),
             Fact::Fired { .. } | Fact::Retried => line,
             Fact::Delivered(delivered) => line.of_delivered(delivered),
+            Fact::Cancelled(cancelled) => {
+                Self { message: cancelled.reason.clone(), until: Some(cancelled.until.to_string()), ..line }
+            }
             Fact::Patched(patched) => Self { called_after: Some(patched.called_after.0), ..line },
             Fact::Closed(closed) => Self { closed_after: Some(closed.after.0), ..line },
             Fact::Lost(lost) => Self {
@@ -109,6 +112,7 @@ impl Line {
         let (outcome, line) = match end {
             End::Complete(output) => ("complete", Self { output: Some(raw(output)), ..self }),
             End::Errored(failure) => ("errored", Self { error: Some(Error::of(failure)), ..self }),
+            End::Cancelled { reason } => ("cancelled", Self { message: reason.clone(), ..self }),
             End::Terminated { reason } => ("terminated", Self { message: reason.clone(), ..self }),
         };
         Self { outcome: Some(outcome.to_owned()), ..line }

@@ -69,6 +69,24 @@ impl Hosted {
             Fed::Nothing | Fed::Unpatched { .. } => {}
             Fed::Resolve { number, result } => self.resolve(number, result, entry.position, out),
             Fed::Deliver { number, event } => self.deliver(number, event, entry.position, out),
+            Fed::Cancel { numbers, failure } => self.cancel(numbers, &failure, entry.position, out),
+        }
+    }
+
+    /// The calls that were open end with the error of the cancel, one after the other: what the body does after each is the same
+    /// in every replay.
+    fn cancel(&mut self, numbers: Vec<u64>, failure: &Failure, seen: Position, out: &mut Vec<Out>) {
+        if let Life::Waiting(host, _) = &self.life {
+            host.cancel();
+        }
+        for number in numbers {
+            if !self.replay.is_open(number) {
+                continue;
+            }
+            self.dropped(number, seen, out);
+            let Life::Waiting(host, _) = &self.life else { return };
+            host.resolve(number, Err(failure.clone()));
+            self.poll(seen, out);
         }
     }
 
@@ -88,6 +106,10 @@ impl Hosted {
                 if let Some(waiting) = self.waits.get_mut(call) {
                     *waiting = Waiting { due: None, at: entry.at, remote: false };
                 }
+                self.clock = self.clock.max(entry.at);
+            }
+            Fact::Cancelled(cancelled) => {
+                self.cancelled = Some(cancelled.clone());
                 self.clock = self.clock.max(entry.at);
             }
             Fact::Delivered(delivered) => {
@@ -112,7 +134,7 @@ impl Hosted {
     fn note_attempt(&mut self, at: Timestamp, attempted: &Attempted, fed: &Fed) {
         let known = match fed {
             Fed::Resolve { number, .. } => self.calls.get(number),
-            Fed::Nothing | Fed::Deliver { .. } | Fed::Unpatched { .. } => None,
+            Fed::Nothing | Fed::Deliver { .. } | Fed::Unpatched { .. } | Fed::Cancel { .. } => None,
         };
         match (attempted.retry_at(), known) {
             (Some(due), _) => {

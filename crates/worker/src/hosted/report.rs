@@ -2,7 +2,7 @@
 
 use everstep_engine::report::entries;
 use everstep_protocol::{
-    Position, Timestamp,
+    Failure, FailureKind, Position, Timestamp,
     journal::{Closed, End},
     limits::PART_BYTES,
     message::{Ack, AttemptEnd, AttemptOutcome, Open, OpenWait, Report, Taken, Then, WorkerItem},
@@ -47,8 +47,11 @@ impl Hosted {
         results
     }
 
-    /// Starts what may run; a worker that stops starts nothing.
+    /// Starts what may run; a worker that stops starts nothing, and what is paused waits for the resume.
     fn start(&mut self, out: &mut Vec<Out>) {
+        if self.hold {
+            return;
+        }
         for number in std::mem::take(&mut self.told.starts) {
             if self.stop > Stop::No {
                 self.stop = Stop::Unstarted;
@@ -62,6 +65,9 @@ impl Hosted {
     }
 
     fn opens(&mut self) -> Vec<Open> {
+        if self.hold {
+            return Vec::new();
+        }
         let opens = std::mem::take(&mut self.told.opens);
         opens.into_iter().filter_map(|number| self.calls.get(&number)?.open()).collect()
     }
@@ -80,7 +86,7 @@ impl Hosted {
         let idle = self.reports.is_empty() && !results.iter().any(|end| goes_on(&end.outcome));
         let then = self.then(idle, &results, &opened, now, out);
         if then == Then::Continue && results.is_empty() && opened.is_empty() && closed.is_empty() {
-            if self.stop > Stop::No && self.is_quiet() {
+            if (self.stop > Stop::No || self.hold) && self.is_quiet() {
                 out.push(self.give_back());
                 self.finish(Finish::GivenBack, out);
             }
@@ -114,20 +120,30 @@ impl Hosted {
         // A patch has its answer as soon as it is recorded.
         let idle = idle && !opened.iter().any(|open| matches!(open.wait, OpenWait::Patch));
         if idle && self.is_live() && self.running.is_empty() && matches!(self.life, Life::Waiting(..)) {
-            if self.stop == Stop::Unstarted {
+            if self.stop == Stop::Unstarted || (self.hold && !self.told.is_empty()) {
                 return Then::Continue;
             }
             if results.is_empty() && opened.is_empty() && !self.replay.has_waits() {
                 self.park_foreign_body(out);
-            } else if self.stop == Stop::Asked || !self.lingers(results, opened, now) {
+            } else if self.stop == Stop::Asked || self.hold || !self.lingers(results, opened, now) {
                 return Then::Suspend;
             }
         }
         match &self.life {
             Life::Parked(parked) => Then::Park(parked.clone()),
             Life::Done(Ok(output)) if self.is_live() => Then::End(End::Complete(output.clone())),
-            Life::Done(Err(failure)) if self.is_live() => Then::End(End::Errored(failure.clone())),
+            Life::Done(Err(failure)) if self.is_live() => Then::End(self.failed(failure)),
             Life::Done(_) | Life::Unborn | Life::Waiting(..) => Then::Continue,
+        }
+    }
+
+    /// The end with an error: that of a cancel is one of its own (rule P30).
+    fn failed(&self, failure: &Failure) -> End {
+        match &self.cancelled {
+            Some(cancelled) if failure.kind == FailureKind::Cancelled => {
+                End::Cancelled { reason: cancelled.reason.clone() }
+            }
+            _ => End::Errored(failure.clone()),
         }
     }
 
@@ -218,6 +234,7 @@ impl Hosted {
         self.running.clear();
         self.ended.clear();
         self.told = Told::default();
+        self.cancelled = None;
         self.used = super::Used::default();
         self.linger = super::Linger::No;
         self.quiet_until = self.journal.last();

@@ -55,7 +55,9 @@ impl Coordinator {
             id: format!("order-{}", self.heads.len() + 1).parse().unwrap(),
         };
         let fingerprint = Fingerprint::of(input).unwrap();
-        let start = Start { uid, name, input: input.clone(), fingerprint, seed: [7; 32], message: None };
+        let retention = everstep_engine::retention::Own::default();
+        let input = input.clone();
+        let start = Start { uid, name, input, fingerprint, seed: [7; 32], retention, message: None };
         let (answer, _) = self.apply(&Input::Start(Box::new(start)));
         assert_eq!(answer, Answer::Created);
         uid
@@ -92,7 +94,7 @@ impl Coordinator {
                 let entries = self.entries(instance, after);
                 // As the real one: a part bears its own last position.
                 let last = entries.last().map_or(after, |entry| entry.position);
-                let item = CoordinatorItem::Entries(Entries { instance, epoch, last, entries });
+                let item = CoordinatorItem::Entries(Entries { instance, epoch, last, entries, pause: None });
                 return vec![(session, item)];
             }
             WorkerItem::StepClaim { call, .. } => What::StepClaim { session, call },
@@ -224,7 +226,13 @@ impl Coordinator {
             }
             Effect::StepGrant(session, grant) => vec![(session, CoordinatorItem::StepGrant(*grant))],
             Effect::Push { session, head, entries } => {
-                let push = Entries { instance: head.uid, epoch: head.epoch, last: head.position, entries };
+                let push = Entries {
+                    instance: head.uid,
+                    epoch: head.epoch,
+                    last: head.position,
+                    entries,
+                    pause: None,
+                };
                 vec![(session, CoordinatorItem::Entries(push))]
             }
             Effect::Offer { .. } | Effect::OfferStep { .. } => Vec::new(),

@@ -8,7 +8,8 @@ SELECT k.nth, i.id, i.namespace, i.workflow, i.name, i.run, i.generation, i.stat
            SELECT FROM session s
            WHERE s.ended_at IS NULL AND s.namespace = i.namespace AND i.workflow = ANY(s.workflows)
        ) AS served,
-       a.since, a.code, a.message, e.entry, e.payload,
+       a.since, a.code, a.message, e.entry, e.payload, c.paused_at, c.cancel_position, c.cancel_until,
+       c.paused_at IS NOT NULL AND EXISTS (SELECT FROM lease p WHERE p.instance = k.id) AS pausing,
        w.call_kind, w.call_name, w.call_count, w.kind, w.since, w.due_at, w.awaited
 FROM unnest($1::uuid[]) WITH ORDINALITY AS k (id, nth)
 CROSS JOIN LATERAL (SELECT * FROM instance i WHERE i.id = k.id LIMIT 1) i
@@ -25,6 +26,7 @@ LEFT JOIN LATERAL (
     LIMIT 1
 ) r ON true
 LEFT JOIN LATERAL (SELECT since, code, message FROM attention a WHERE a.instance = k.id LIMIT 1) a ON true
+LEFT JOIN LATERAL (SELECT * FROM control c WHERE c.instance = k.id LIMIT 1) c ON true
 LEFT JOIN LATERAL (
     SELECT entry, payload
     FROM journal j

@@ -1,0 +1,93 @@
+//! Restart (rule P31): the same instance, id, input and keys, in a new run with a journal of its own. The earlier journal stays.
+
+use everstep_protocol::{
+    Position, Run,
+    journal::{Entry, Fact},
+    message::{CoordinatorItem, FenceReason},
+};
+
+use super::{Draft, control::gated};
+use crate::{
+    effect::{Answer, Change, Effect},
+    head::Status,
+    transition::Operation,
+};
+
+/// What of the earlier run the new one keeps, worked out beforehand (see [`mod@crate::keep`]).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prepared {
+    /// The run that it was taken from.
+    pub from: Run,
+    /// How far that journal was looked at.
+    pub seen: Position,
+    /// The new journal, its first entry included.
+    pub entries: Vec<Entry>,
+}
+
+/// Begins the next run: from the first entry, or from a journal that was prepared.
+pub(super) fn restart(draft: &mut Draft<'_>, operation: &str, prepared: Option<&Prepared>) -> Answer {
+    if let Some(prepared) = prepared
+        && (prepared.from != draft.head.run || prepared.seen != draft.head.position)
+        && !draft.is_known(operation)
+    {
+        return Answer::Moved;
+    }
+    gated(draft, Operation::Restart, operation, |draft| match prepared {
+        Some(prepared) => {
+            begin(draft);
+            for entry in &prepared.entries {
+                draft.copy(entry);
+            }
+            draft.make_runnable();
+            Answer::Done
+        }
+        None => {
+            let first = draft.context.rows.firsts.get(&draft.uid());
+            let Some(Entry { fact: Fact::Started(started), .. }) = first else {
+                return Answer::Moved;
+            };
+            let started = started.clone();
+            begin(draft);
+            // The seed too: what the code draws goes into inputs, and these into the keys of its steps.
+            draft.append(Fact::Started(started));
+            draft.make_runnable();
+            Answer::Done
+        }
+    })
+}
+
+impl Draft<'_> {
+    /// Appends an entry as it was, with the time that it was written at.
+    fn copy(&mut self, entry: &Entry) {
+        if matches!(&entry.fact, Fact::Attempted(attempted) if attempted.retry_at().is_none()) {
+            self.head.steps = self.head.steps.saturating_add(1);
+        }
+        self.append(entry.fact.clone());
+        if let Some(last) = self.entries.last_mut() {
+            last.at = entry.at;
+        }
+    }
+}
+
+/// What the earlier run had under way is over.
+fn begin(draft: &mut Draft<'_>) {
+    if let Some(lease) = draft.lease() {
+        let why = FenceReason::Stale;
+        let item = CoordinatorItem::Fence { instance: draft.uid(), epoch: lease.epoch, why };
+        draft.effects.push(Effect::Item(lease.session, item));
+    }
+    if draft.head.status.is_ended() {
+        draft.changes.push(Change::ExpiryEnd);
+    }
+    draft.changes.push(Change::Everything);
+    draft.control = None;
+    draft.head.run = draft.head.run.next();
+    draft.head.status = Status::Open;
+    draft.head.ended_at = None;
+    draft.head.position = Position(0);
+    draft.head.reports = 0;
+    draft.head.waits = 0;
+    draft.head.steps = 0;
+    draft.head.journal_bytes = 0;
+    draft.head.deaths = 0;
+}

@@ -1,0 +1,156 @@
+//! What a restart from a step keeps of a journal (rule P31): every outcome whose call was made before the step's outcome was
+//! known. Parallel siblings that are complete stay so; the step, and all that the code did knowing its outcome, runs again.
+//!
+//! What is kept is replayed like any journal: all that the body had seen when it made a kept call is kept too.
+
+use std::collections::{HashMap, HashSet};
+
+use everstep_protocol::{
+    Call, Position,
+    journal::{Attempted, Entry, Fact, Lost, Opened, Patched, Wait},
+};
+
+/// The journal of a run that begins again at a step: from position 1, with what is kept of `entries`, which begin with the first
+/// entry. None if the journal does not know the step.
+#[must_use]
+pub fn keep(entries: &[Entry], step: &Call) -> Option<Vec<Entry>> {
+    let calls = Calls::of(entries);
+    let known = calls.outcomes.get(step).copied();
+    if known.is_none() && !calls.made.contains_key(step) {
+        return None;
+    }
+    // What the body did after a cancel it would not do without.
+    let cut = known.into_iter().chain(calls.cancelled).min().unwrap_or(Position(u64::MAX));
+    let kept: HashSet<&Call> = calls
+        .outcomes
+        .keys()
+        .filter(|call| **call != step && calls.made.get(*call).is_some_and(|after| *after < cut))
+        .copied()
+        .collect();
+    let mut moved = Moved::default();
+    for entry in entries {
+        let fact = match &entry.fact {
+            Fact::Started(_) => Some(entry.fact.clone()),
+            Fact::Attempted(_)
+            | Fact::Opened(_)
+            | Fact::Fired { .. }
+            | Fact::Delivered(_)
+            | Fact::Patched(_) => {
+                let call = entry.fact.call().filter(|call| kept.contains(call));
+                call.map(|_| entry.fact.clone())
+            }
+            // They tell the body nothing but the time. A loss is charged to nobody: what was charged is recorded.
+            Fact::Lost(lost) => {
+                (entry.position < cut).then(|| Fact::Lost(Lost { counts: false, ..lost.clone() }))
+            }
+            Fact::Parked(_) | Fact::Retried => (entry.position < cut).then(|| entry.fact.clone()),
+            // A wait that was dropped has no outcome, so nothing of it is kept.
+            Fact::Closed(_) | Fact::Cancelled(_) | Fact::Ended(_) => None,
+        };
+        moved.push(entry, fact);
+    }
+    Some(moved.entries)
+}
+
+/// The calls of a journal.
+struct Calls<'a> {
+    /// What the body had seen when it made them.
+    made: HashMap<&'a Call, Position>,
+    /// The entries that gave their outcomes.
+    outcomes: HashMap<&'a Call, Position>,
+    /// The entry of a cancel.
+    cancelled: Option<Position>,
+}
+
+impl<'a> Calls<'a> {
+    fn of(entries: &'a [Entry]) -> Self {
+        let mut calls = Self { made: HashMap::new(), outcomes: HashMap::new(), cancelled: None };
+        let mut timed = HashSet::new();
+        for entry in entries {
+            match &entry.fact {
+                Fact::Attempted(attempted) => {
+                    calls.made.entry(&attempted.call).or_insert(attempted.called_after);
+                    if attempted.retry_at().is_none() {
+                        calls.outcomes.entry(&attempted.call).or_insert(entry.position);
+                    }
+                }
+                Fact::Opened(opened) => {
+                    calls.made.entry(&opened.call).or_insert(opened.called_after);
+                    if matches!(opened.wait, Wait::Sleep { .. } | Wait::Event { .. }) {
+                        timed.insert(&opened.call);
+                    }
+                }
+                // Of a step it is the end of a retry delay.
+                Fact::Fired { call } => {
+                    if timed.contains(call) {
+                        calls.outcomes.entry(call).or_insert(entry.position);
+                    }
+                }
+                Fact::Delivered(delivered) => {
+                    calls.outcomes.entry(&delivered.call).or_insert(entry.position);
+                }
+                // The body never saw what came of it.
+                Fact::Closed(closed) => {
+                    calls.outcomes.remove(&closed.call);
+                }
+                Fact::Patched(patched) => {
+                    calls.made.entry(&patched.call).or_insert(patched.called_after);
+                    calls.outcomes.entry(&patched.call).or_insert(entry.position);
+                }
+                Fact::Cancelled(_) => calls.cancelled = calls.cancelled.or(Some(entry.position)),
+                Fact::Started(_) | Fact::Lost(_) | Fact::Parked(_) | Fact::Retried | Fact::Ended(_) => {}
+            }
+        }
+        calls
+    }
+}
+
+/// Kept entries at their new positions.
+#[derive(Default)]
+struct Moved {
+    entries: Vec<Entry>,
+    /// The last new position at each old one.
+    positions: Vec<Position>,
+}
+
+impl Moved {
+    fn push(&mut self, old: &Entry, fact: Option<Fact>) {
+        if let Some(fact) = fact {
+            let position = Position(self.entries.len() as u64 + 1);
+            let fact = self.translate(fact);
+            self.entries.push(Entry { position, at: old.at, fact });
+        }
+        self.positions.push(Position(self.entries.len() as u64));
+    }
+
+    fn translate(&self, fact: Fact) -> Fact {
+        match fact {
+            Fact::Attempted(attempted) => {
+                let called_after = self.now_at(attempted.called_after);
+                Fact::Attempted(Attempted { called_after, ..attempted })
+            }
+            Fact::Opened(opened) => {
+                let called_after = self.now_at(opened.called_after);
+                Fact::Opened(Opened { called_after, ..opened })
+            }
+            Fact::Patched(patched) => {
+                let called_after = self.now_at(patched.called_after);
+                Fact::Patched(Patched { called_after, ..patched })
+            }
+            other @ (Fact::Started(_)
+            | Fact::Fired { .. }
+            | Fact::Delivered(_)
+            | Fact::Closed(_)
+            | Fact::Lost(_)
+            | Fact::Parked(_)
+            | Fact::Retried
+            | Fact::Cancelled(_)
+            | Fact::Ended(_)) => other,
+        }
+    }
+
+    fn now_at(&self, old: Position) -> Position {
+        let index = usize::try_from(old.0).ok().and_then(|old| old.checked_sub(1));
+        index.and_then(|index| self.positions.get(index).copied()).unwrap_or(Position(0))
+    }
+}

@@ -1,0 +1,151 @@
+//! A handle on one instance: what people do to it (rules P29 to P32). Each call is an operation of its own; to repeat one under
+//! its own id, use [`Embedded::handle`](super::Embedded::handle).
+
+use everstep_coordinator::Handle;
+use everstep_engine::{Answer, start::NameKey};
+use everstep_protocol::{Call, CallKind, CallName, Millis, SessionId, duration::IntoMillis, name::NameError};
+
+use super::{EmbeddedError, InstanceView};
+
+/// One instance of an embedded system.
+#[derive(Clone, Debug)]
+pub struct InstanceHandle {
+    handle: Handle,
+    name: NameKey,
+}
+
+/// Why an operation was not done. Nothing has changed.
+#[derive(Debug, thiserror::Error)]
+pub enum OperationError {
+    /// There is no such instance.
+    #[error("there is no instance {id} of workflow {workflow}")]
+    NotFound {
+        /// The workflow.
+        workflow: String,
+        /// The id.
+        id: String,
+    },
+    /// Its status forbids it.
+    #[error("{operation} is not possible, the instance is {status}")]
+    Refused {
+        /// What was asked.
+        operation: &'static str,
+        /// The current status.
+        status: &'static str,
+    },
+    /// It moved on while the operation was prepared; trying again is safe.
+    #[error("{0} was not done: the instance moved on meanwhile; trying again is safe")]
+    Moved(&'static str),
+    /// A name breaks its rule.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// A text is no duration.
+    #[error("{0}")]
+    Duration(String),
+    /// The coordinator failed.
+    #[error(transparent)]
+    Coordinator(#[from] everstep_coordinator::Error),
+}
+
+type Done = Result<(), OperationError>;
+
+impl InstanceHandle {
+    pub(super) const fn new(handle: Handle, name: NameKey) -> Self {
+        Self { handle, name }
+    }
+
+    /// What the store says of it; none if there is no such instance.
+    pub async fn view(&self) -> Result<Option<InstanceView>, EmbeddedError> {
+        Ok(self.handle.store().instance(&self.name).await?)
+    }
+
+    /// Lets what runs finish, and nothing more begin, until it is resumed.
+    pub async fn pause(&self) -> Done {
+        self.done("pause", self.handle.pause(self.name.clone(), id()).await?)
+    }
+
+    /// Lets it go on.
+    pub async fn resume(&self) -> Done {
+        self.done("resume", self.handle.resume(self.name.clone(), id()).await?)
+    }
+
+    /// Asks it to end by itself. What has not ended by the deadline of the settings is terminated.
+    pub async fn cancel(&self, reason: Option<&str>) -> Done {
+        self.cancelled(reason, None).await
+    }
+
+    /// The same, with a deadline of its own.
+    pub async fn cancel_within(&self, reason: Option<&str>, within: impl IntoMillis) -> Done {
+        let within = within.into_millis().map_err(|error| OperationError::Duration(error.to_string()))?;
+        self.cancelled(reason, Some(within)).await
+    }
+
+    /// Ends it now.
+    pub async fn terminate(&self, reason: Option<&str>) -> Done {
+        let reason = reason.map(str::to_owned);
+        self.done("terminate", self.handle.terminate(self.name.clone(), id(), reason).await?)
+    }
+
+    /// Lets a parked one go on.
+    pub async fn retry(&self) -> Done {
+        self.done("retry", self.handle.retry(self.name.clone(), id()).await?)
+    }
+
+    /// Runs it again from the beginning, in a new run with the same input and keys.
+    pub async fn restart(&self) -> Done {
+        self.done("restart", self.handle.restart(self.name.clone(), id(), None).await?)
+    }
+
+    /// Runs it again from a step on: the first call of that name is `count` 1. What was called before its outcome was known stays.
+    pub async fn restart_from(&self, step: &str, count: u32) -> Done {
+        let call = Call { kind: CallKind::Step, name: CallName::new(step)?, count };
+        self.done("restart", self.handle.restart(self.name.clone(), id(), Some(call)).await?)
+    }
+
+    /// Removes every trace of it, once it has ended.
+    pub async fn delete(&self) -> Done {
+        self.done("delete", self.handle.delete(self.name.clone(), id(), false).await?)
+    }
+
+    /// Terminates it if it has not ended, and removes every trace of it.
+    pub async fn terminate_and_delete(&self) -> Done {
+        self.done("delete", self.handle.delete(self.name.clone(), id(), true).await?)
+    }
+
+    async fn cancelled(&self, reason: Option<&str>, within: Option<Millis>) -> Done {
+        let reason = reason.map(str::to_owned);
+        self.done("cancel", self.handle.cancel(self.name.clone(), id(), reason, within).await?)
+    }
+
+    fn done(&self, operation: &'static str, answer: Answer) -> Done {
+        match answer {
+            Answer::Refused(status) => Err(OperationError::Refused { operation, status: status.word() }),
+            Answer::Forbidden(status) => Err(OperationError::Refused { operation, status: status.word() }),
+            Answer::NotParked => Err(OperationError::Refused { operation, status: "not parked" }),
+            Answer::Moved => Err(OperationError::Moved(operation)),
+            Answer::NotFound => Err(OperationError::NotFound {
+                workflow: self.name.workflow.to_string(),
+                id: self.name.id.to_string(),
+            }),
+            Answer::Done
+            | Answer::Nothing
+            | Answer::Granted
+            | Answer::NotGranted
+            | Answer::Taken
+            | Answer::Fenced
+            | Answer::FromTheFuture
+            | Answer::Parked
+            | Answer::Created
+            | Answer::Exists(_)
+            | Answer::Conflict(_)
+            // These are told to senders of events alone.
+            | Answer::EventIdTaken
+            | Answer::MailboxFull => Ok(()),
+        }
+    }
+}
+
+/// An operation of its own.
+fn id() -> String {
+    SessionId::generate().to_string()
+}
