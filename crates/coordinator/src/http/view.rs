@@ -298,6 +298,7 @@ mod tests {
             served: true,
             waiting: Vec::new(),
             waits: 0,
+            events: 0,
             unread: Vec::new(),
             never_sent: Vec::new(),
             parked: None,

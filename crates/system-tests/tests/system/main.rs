@@ -4,6 +4,7 @@
 //! not: every interleaving (the simulator), every commit point (the crash matrix), speed (the benchmark).
 
 mod changes;
+mod events;
 mod instances;
 mod leases;
 mod progress;

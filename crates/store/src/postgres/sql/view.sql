@@ -9,7 +9,7 @@ SELECT k.nth, i.id, i.namespace, i.workflow, i.name, i.run, i.generation, i.stat
            WHERE s.ended_at IS NULL AND s.namespace = i.namespace AND i.workflow = ANY(s.workflows)
        ) AS served,
        a.since, a.code, a.message, e.entry, e.payload,
-       w.call_kind, w.call_name, w.call_count, w.kind, w.since, w.due_at, w.awaited
+       w.call_kind, w.call_name, w.call_count, w.kind, w.since, w.due_at, w.awaited, i.events
 FROM unnest($1::uuid[]) WITH ORDINALITY AS k (id, nth)
 CROSS JOIN LATERAL (SELECT * FROM instance i WHERE i.id = k.id LIMIT 1) i
 LEFT JOIN LATERAL (
