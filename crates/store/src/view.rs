@@ -74,6 +74,8 @@ pub struct InstanceView {
     pub waiting: Vec<WaitView>,
     /// How many waits are open.
     pub waits: u32,
+    /// How many events were accepted.
+    pub events: u64,
     /// Unread events by type, oldest first, at most 100 types; not in lists.
     pub unread: Vec<UnreadView>,
     /// Types that are awaited and of which no event was ever sent, at most 100; not in lists (rule P25).

@@ -1,13 +1,14 @@
 //! One instance, as a test sees it.
 
-use everstep_engine::{Answer, start::NameKey};
+use everstep_coordinator::EventRequest;
+use everstep_engine::{Answer, mailbox::EventId, start::NameKey};
 use everstep_protocol::{
-    CallKind, CallName, Failure, Payload,
+    CallKind, CallName, EventType, Failure, Payload,
     journal::{Attempted, End, Entry, Fact, Outcome},
 };
 use everstep_sdk::Error;
 use everstep_store::{InstanceView, StatusWord};
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{Kit, KitError, Status};
 
@@ -165,6 +166,20 @@ impl Run {
         let operation = format!("terminate {reason}");
         let asked = self.kit.system.handle.terminate(self.name.clone(), operation, Some(reason.to_owned()));
         self.done("terminate", asked.await.map_err(KitError::system)?)
+    }
+
+    /// Sends it an event (rule P42). Whether anything waits for it makes no difference: it is kept.
+    pub async fn send<P: Serialize + ?Sized>(&self, kind: &str, payload: &P) -> Result<(), KitError> {
+        let view = self.view().await?;
+        let event = EventRequest {
+            kind: EventType::new(kind).map_err(KitError::invalid)?,
+            key: None,
+            // Another one each time: the instance counts its events.
+            id: EventId { app_id: "kit".to_owned(), id: view.events.to_string() },
+            payload: Payload::encode(payload).map_err(KitError::invalid)?,
+        };
+        let asked = self.kit.system.handle.send_event(self.name.clone(), event);
+        self.done("send an event to", asked.await.map_err(KitError::system)?)
     }
 
     /// Lets it go on after it was parked.

@@ -306,6 +306,7 @@ mod tests {
             served: true,
             waiting: Vec::new(),
             waits: 0,
+            events: 0,
             unread: Vec::new(),
             never_sent: Vec::new(),
             control: everstep_engine::rows::Control::default(),

@@ -117,6 +117,7 @@ fn view(
         served: serves(live, &head.namespace, &head.workflow),
         waiting: waiting(connection, uid, waits_max)?,
         waits,
+        events: head.events,
         unread: Vec::new(),
         never_sent: Vec::new(),
         control,

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use everstep_broker::{Confirmation, Outgoing, Properties};
-use everstep_coordinator::StartRequest;
-use everstep_engine::Answer;
+use everstep_coordinator::{EventRequest, StartRequest};
+use everstep_engine::{Answer, mailbox::EventId};
 use everstep_protocol::{
     InstanceId, Namespace, Payload, WorkflowName,
     start::{StartOutcome, StartReply},
@@ -59,9 +59,23 @@ impl World {
 
     /// Publishes a start message as any producer would.
     pub async fn publish(&self, body: impl Into<bytes::Bytes>, properties: Properties) {
-        let message = Outgoing::to_exchange(topology::START_EXCHANGE, "default", body)
+        self.publish_to(topology::START_EXCHANGE, body, properties).await;
+    }
+
+    /// Publishes an event message, as a producer does.
+    pub async fn publish_event(&self, body: impl Into<bytes::Bytes>, properties: Properties) {
+        self.publish_to(topology::EVENT_EXCHANGE, body, properties).await;
+    }
+
+    async fn publish_to(
+        &self,
+        exchange: &'static str,
+        body: impl Into<bytes::Bytes>,
+        properties: Properties,
+    ) {
+        let message = Outgoing::to_exchange(exchange, "default", body)
             .with(Properties { persistent: true, ..properties });
-        within("a start message is taken", DEADLINE, async {
+        within("a message of a producer is taken", DEADLINE, async {
             // A queue that was declared a moment ago may not be bound yet: a producer sends again what was not routed.
             loop {
                 let sent = self
@@ -72,11 +86,29 @@ impl World {
                 match sent[..] {
                     [Confirmation::Confirmed] => return,
                     [Confirmation::Unroutable] => tokio::time::sleep(Duration::from_millis(10)).await,
-                    _ => panic!("a start message was {sent:?}"),
+                    _ => panic!("a message of a producer was {sent:?}"),
                 }
             }
         })
         .await;
+    }
+
+    /// Sends an event over the API.
+    pub async fn send<P: Serialize + ?Sized>(
+        &self,
+        workflow: &str,
+        id: &str,
+        event: (&str, &str),
+        payload: &P,
+    ) -> Answer {
+        let (event_id, kind) = event;
+        let event = EventRequest {
+            kind: kind.parse().expect("a valid type"),
+            key: None,
+            id: EventId { app_id: String::new(), id: event_id.to_owned() },
+            payload: Payload::encode(payload).expect("it has a JSON form"),
+        };
+        self.handle().send_event(super::name(workflow, id), event).await.expect("it is decided")
     }
 
     /// Terminates an instance.

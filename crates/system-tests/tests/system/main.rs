@@ -5,6 +5,7 @@
 
 mod changes;
 mod control;
+mod events;
 mod instances;
 mod leases;
 mod progress;

@@ -136,3 +136,19 @@ fn p42_a_panic_of_the_test_is_the_panic_of_the_run() {
     let said = crate::panic_of(|| TestKit::new().run(async |_kit| panic!("the test's own words")));
     assert_eq!(said, "the test's own words");
 }
+
+#[test]
+fn p42_events_are_sent_and_time_out() {
+    let kit = TestKit::new().workflow_fn("asks", |cx: Workflow, (): ()| async move {
+        let first = cx.event::<String>("approved").timeout("3 days").await?;
+        let second = cx.event::<String>("approved").timeout("3 days").await;
+        Ok::<_, Error>((first, second.is_err_and(|error| error.is_timed_out())))
+    });
+    kit.run(async |kit| {
+        let run = kit.start_instance("asks", &()).await.unwrap();
+        run.send("approved", "yes").await.unwrap();
+        assert_eq!(run.result::<(String, bool)>().await.unwrap(), ("yes".to_owned(), true));
+        let replayed = kit.replay(&run.export().await.unwrap()).unwrap();
+        assert!(replayed.ended && replayed.entries > 5, "{replayed:?}");
+    });
+}
