@@ -2,7 +2,7 @@
 
 use everstep_protocol::{
     Attempt, Failure, Fingerprint, Generation, Payload, Position, Timestamp,
-    journal::{Attempted, End, Entry, Fact, Lost, Opened, Outcome, Parked, Remote, Started, Wait},
+    journal::{Attempted, End, Entry, Fact, Lost, Opened, Outcome, Parked, Patched, Remote, Started, Wait},
 };
 use serde_json::value::RawValue;
 
@@ -27,6 +27,10 @@ impl Line {
             "attempted" => Fact::Attempted(self.attempted()?),
             "opened" => Fact::Opened(self.opened()?),
             "fired" => Fact::Fired { call: need("call", self.call)? },
+            "patched" => Fact::Patched(Patched {
+                call: need("call", self.call)?,
+                called_after: Position(need("called_after", self.called_after)?),
+            }),
             "lost" => Fact::Lost(Lost {
                 // An export that does not say it is of a worker that ran few: none is charged.
                 slots: self.slots.unwrap_or(0),

@@ -27,6 +27,7 @@ impl Line {
             Fact::Attempted(attempted) => line.of_attempt(attempted),
             Fact::Opened(opened) => line.of_opened(opened),
             Fact::Fired { .. } | Fact::Retried => line,
+            Fact::Patched(patched) => Self { called_after: Some(patched.called_after.0), ..line },
             Fact::Lost(lost) => Self {
                 session: Some(lost.session),
                 counts: Some(lost.counts),
