@@ -299,7 +299,7 @@ fn view(row: &Row) -> Result<InstanceView, Fault> {
         ready_at,
         served: row.try_get(18)?,
         waiting: Vec::new(),
-        events: row.try_get::<_, i64>(31)? as u64,
+        events: row.try_get::<_, i64>(35)? as u64,
         unread: Vec::new(),
         never_sent: Vec::new(),
         control,

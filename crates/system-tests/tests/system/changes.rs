@@ -33,7 +33,57 @@ where
     })
 }
 
+/// One step of the old course or the new, then a sleep.
+fn course(is_patched: bool) -> Registry {
+    async fn echo(_: Step, text: String) -> Result<String, Error> {
+        Ok(text)
+    }
+    Registry::new().workflow_fn("course", move |cx: Workflow, nap: u64| async move {
+        let is_new = is_patched && cx.patched("course").await?;
+        let word = if is_new { "new" } else { "old" };
+        let course = cx.step(word, word, echo).await?;
+        cx.sleep("nap", nap).await?;
+        Ok::<_, Error>(course)
+    })
+}
+
 on_both! {
+    async fn p40_an_open_instance_keeps_its_course_over_a_deploy_and_a_new_one_takes_the_other(setup) {
+        let mut world = setup.serve(course(false)).await;
+        world.begin("course", "open", &500_u64).await;
+        world.until("course", "open", "asleep", |view| view.status == StatusWord::Waiting).await;
+        world.stop_worker(0).await;
+        world.add_worker_with(course(true), build("build-2")).await;
+        world.begin("course", "new", &10_u64).await;
+        assert_eq!(world.end("course", "new").await.output::<String>(), "new");
+        assert_eq!(world.end("course", "open").await.output::<String>(), "old");
+    }
+
+    /// The message says what the code asks for, and the deploy of the former code lets the instance go on.
+    async fn p41_a_step_that_was_renamed_parks_until_the_former_code_is_back(setup) {
+        fn registry(name: &'static str) -> Registry {
+            Registry::new().workflow_fn("renamed", move |cx: Workflow, nap: u64| async move {
+                cx.step(name, (), async |_: Step, (): ()| Ok::<_, Error>(())).await?;
+                cx.sleep("nap", nap).await
+            })
+        }
+        let mut world = setup.serve(registry("pay")).await;
+        world.begin("renamed", "one", &300_u64).await;
+        world.until("renamed", "one", "asleep", |view| view.status == StatusWord::Waiting).await;
+        world.stop_worker(0).await;
+        let second = world.add_worker_with(registry("charge"), build("build-2")).await;
+        let parked = world.until("renamed", "one", "parked", |view| view.status == StatusWord::Attention).await;
+        let (_, parked) = parked.parked.expect("it says why");
+        assert_eq!(
+            parked.message,
+            "the code disagrees with entry 2 (attempted): the code has not called step \"pay\" #1 by then; it asks for step \"charge\" #1"
+        );
+        world.stop_worker(second).await;
+        world.add_worker_with(registry("pay"), build("build-3")).await;
+        assert_eq!(world.retry("renamed", "one", "deployed").await, Answer::Done);
+        world.end("renamed", "one").await.output::<()>();
+    }
+
     async fn p41_an_output_that_no_longer_fits_parks_until_a_build_that_reads_it(setup) {
         let mut world = setup.serve(counts("many".to_owned())).await;
         world.begin("counts", "one", &300_u64).await;

@@ -180,6 +180,28 @@ fn p43_a_journal_as_the_command_prints_it_is_replayed_and_says_what_its_seed_may
     assert!(said.contains("another input") && said.contains("has no seed"), "{said}");
 }
 
+/// A patch of the code is exported and read like everything else (rule P40).
+#[test]
+fn p43_a_saved_journal_with_a_patch_is_replayed() {
+    async fn patched(cx: Workflow) -> Result<String, Error> {
+        let course = if cx.patched("course").await? { "new" } else { "old" };
+        cx.step(course, course.to_owned(), echo).await
+    }
+    let text = order(patched).run(async |kit| {
+        let run = kit.start_instance_as("order", "one", &()).await.unwrap();
+        assert_eq!(run.result::<String>().await.unwrap(), "new");
+        run.export().await.unwrap()
+    });
+    order(patched).run(async move |kit| {
+        assert!(kit.replay(&text).unwrap().ended);
+        let mut before: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(before["journal"][1]["kind"], json!("patched"));
+        before["journal"][1]["called_after"].take();
+        let said = kit.replay(&before.to_string()).unwrap_err().to_string();
+        assert!(said.contains("entry 2 (patched): called_after"), "{said}");
+    });
+}
+
 #[test]
 fn p43_a_saved_journal_that_cannot_be_read_names_entry_and_field() {
     let good: Value = serde_json::from_str(&saved(true)).unwrap();
