@@ -217,9 +217,10 @@ impl Mailbox {
         self.events.values().filter(|row| row.delivery.is_none()).find(fits)
     }
 
-    /// The event that a call got after this position.
-    pub(crate) fn delivered(&self, call: CallHash, after: Position) -> Option<&EventRow> {
-        let its = |delivery: Delivery| delivery.call == call && delivery.position > after;
+    /// The event that a call of this run got after this position. The same call of an earlier run keeps what it got.
+    pub(crate) fn delivered(&self, run: Run, call: CallHash, after: Position) -> Option<&EventRow> {
+        let its =
+            |delivery: Delivery| delivery.run == run && delivery.call == call && delivery.position > after;
         self.events.values().find(|row| row.delivery.is_some_and(its))
     }
 

@@ -121,7 +121,7 @@ impl Draft<'_> {
         if let Some(wait) = self.context.rows.waits.get(&(self.uid(), call)) {
             mailbox.close(wait);
         }
-        let row = mailbox.delivered(call, closed.after)?.clone();
+        let row = mailbox.delivered(self.head.run, call, closed.after)?.clone();
         self.head.unread += 1;
         self.put(mailbox, &row, None);
         Some(EventRow { delivery: None, ..row })

@@ -726,7 +726,9 @@ impl Store {
                 _ => {}
             }
         }
-        for row in &events {
+        // What an earlier run consumed stays consumed: its journal says where, and this one may have a copy.
+        let earlier = |row: &&EventRow| row.delivery.is_some_and(|delivery| delivery.run < head.run);
+        for row in events.iter().copied().filter(|row| !earlier(row)) {
             let returned = |(position, call): &(Position, CallHash)| {
                 closed.get(call).is_some_and(|after| after < position)
             };
