@@ -164,16 +164,19 @@ impl Client {
         self.send(request, "trying again is safe").await
     }
 
-    /// Does an operation to an instance.
+    /// Does an operation to an instance, with a body if it takes one.
     pub async fn operate(
         &self,
         workflow: &WorkflowName,
         id: &InstanceId,
         operation: &str,
-        body: &impl Serialize,
+        body: Option<&impl Serialize>,
     ) -> Result<Answer, Failure> {
         let url = self.url(&["workflows", workflow.as_str(), "instances", id.as_str(), operation]);
-        let request = self.json(Method::POST, url, body)?;
+        let request = match body {
+            Some(body) => self.json(Method::POST, url, body)?,
+            None => self.http.post(url).header("idempotency-key", Uuid::now_v7().to_string()),
+        };
         let advice = match operation {
             "restart" => "look at the instance before trying again: each restart begins a new run",
             _ => "trying again is safe",

@@ -204,6 +204,40 @@ fn instances_are_operated() {
 }
 
 #[test]
+fn instances_are_controlled() {
+    let base = "/v1/default/workflows/fulfil/instances/o-1";
+    let cases: [(&str, &[&str], String, String); 5] = [
+        ("pause", &["pause", "fulfil", "o-1"], format!("POST {base}/pause"), instance("pausing", "")),
+        ("resume", &["resume", "fulfil", "o-1"], format!("POST {base}/resume"), instance("running", "")),
+        (
+            "cancel",
+            &["cancel", "fulfil", "o-1", "--reason", "bought twice", "--within", "2 min"],
+            format!("POST {base}/cancel"),
+            instance("running", ""),
+        ),
+        (
+            "restart",
+            &["restart", "fulfil", "o-1", "--from", "charge", "--count", "2"],
+            format!("POST {base}/restart"),
+            instance("queued", ""),
+        ),
+        (
+            "delete",
+            &["delete", "fulfil", "o-1", "--terminate"],
+            format!("DELETE {base}?terminate=true"),
+            r#"{"namespace":"default","workflow":"fulfil","id":"o-1","deleted":true}"#.to_owned(),
+        ),
+    ];
+    for (name, args, route, answer) in cases {
+        let rig = one(&route, 200, answer);
+        assert_snapshot!(name, rig.run(&[&["instances"], args].concat()));
+    }
+    let refused = problem(409, "not_allowed", "pause is not possible, the instance is attention", false);
+    let rig = one(&format!("POST {base}/pause"), 409, refused);
+    assert_snapshot!("pause_refused", rig.run(&["instances", "pause", "fulfil", "o-1"]));
+}
+
+#[test]
 fn rejected_messages_are_listed() {
     let list = r#"{"rejected":[{"at":"2026-01-02T03:04:05.000006Z","code":"name","reason":"workflow name \"X\" is refused","message_id":"m-1","headers":{},"body":"{}","body_bytes":2}]}"#;
     let rig = one("GET /v1/default/rejected?limit=5", 200, list.to_owned());

@@ -259,6 +259,39 @@ async fn p28_operations_say_the_status_that_forbids_them() {
 }
 
 #[tokio::test]
+async fn p29_to_p32_instances_are_controlled() {
+    let rig = Rig::new().await;
+    let one = format!("{INSTANCES}/o-1");
+    let operate = async |operation: &str, body: &str| rig.post(&format!("{one}/{operation}"), body).await;
+    rig.post(INSTANCES, r#"{"id":"o-1","input":7,"retention":{"failed":"1 day"}}"#).await;
+    rig.post(INSTANCES, r#"{"id":"o-2","retention":"soon"}"#).await.problem(400, "body");
+    let paused = operate("pause", "").await.json();
+    assert_eq!((&paused["status"], &paused["reason"]["kind"]), (&json!("paused"), &json!("paused")));
+    assert_eq!(operate("pause", "").await.status, 200, "a double changes nothing");
+    assert_eq!(operate("resume", "{}").await.json()["status"], "queued");
+    operate("cancel", r#"{"within":"0s"}"#).await.problem(400, "body");
+    operate("cancel", r#"{"reason":"r","when":1}"#).await.problem(400, "unknown_field");
+    assert_eq!(operate("cancel", r#"{"reason":"bought twice","within":"1 day"}"#).await.json()["status"], "queued");
+    let journal = rig.get(&format!("{one}/journal")).await.json();
+    assert_eq!((&journal["entries"][1]["kind"], &journal["entries"][1]["message"]), (&json!("cancelled"), &json!("bought twice")));
+    let detail = rig.ask("DELETE", &one, &[], "").await.problem(409, "not_allowed");
+    assert!(detail.contains("the instance is queued"), "{detail}");
+    let unknown = operate("restart", r#"{"from":{"name":"charge"}}"#).await.problem(422, "refused");
+    assert!(unknown.contains(r#"step "charge" #1"#), "{unknown}");
+    operate("restart", r#"{"from":{"name":""}}"#).await.problem(400, "name");
+    let again = operate("restart", "").await.json();
+    assert_eq!((&again["run"], &again["status"], &again["position"]), (&json!(2), &json!("queued"), &json!(1)));
+    let earlier = rig.get(&format!("{one}/journal?run=1")).await.json();
+    assert_eq!((&earlier["run"], earlier["entries"].as_array().unwrap().len()), (&json!(1), 2));
+    rig.get(&format!("{one}/journal?run=3")).await.problem(400, "query");
+    rig.ask("DELETE", &format!("{one}?force=true"), &[], "").await.problem(400, "query");
+    let deleted = rig.ask("DELETE", &format!("{one}?terminate=true"), &[], "").await;
+    assert_eq!((deleted.status, &deleted.json()["deleted"]), (200, &json!(true)));
+    rig.ask("DELETE", &one, &[], "").await.problem(404, "not_found");
+    assert_eq!(rig.post(INSTANCES, r#"{"id":"o-1","input":8}"#).await.status, 201, "its id is free");
+}
+
+#[tokio::test]
 async fn everything_else_is_a_problem_too() {
     let rig = Rig::new().await;
     rig.get("/").await.problem(404, "no_such_route");

@@ -78,7 +78,7 @@ pub enum Fed {
         number: u64,
     },
     /// The instance is cancelled (rule P30): these calls, in their order, end with this error, unless the body drops them
-    /// before it is their turn. One that is still [open](Replay::is_open) is to be [dropped](Replay::dropped), its error handed
+    /// before it is their turn. One that is still [open](Replay::is_open) [ends](Replay::cancelled_at), its error is handed
     /// over, and the body polled, before the next.
     Cancel {
         /// The calls' numbers.
@@ -237,6 +237,15 @@ impl Replay {
             self.changed.remove(&number);
             made.dropped_after = seen;
             self.patches.over(number);
+        }
+    }
+
+    /// A call that was open at a cancel ends with it (rule P30). Entries for it are skipped from now on; what it waited for is
+    /// gone already, so there is nothing to close.
+    pub fn cancelled_at(&mut self, number: u64, seen: Position) {
+        self.dropped(number, seen);
+        if let Some(made) = self.calls.get(&number) {
+            self.closing.remove(&made.call);
         }
     }
 

@@ -67,29 +67,30 @@ impl Operation {
     pub const fn on(self, status: StatusWord) -> Outcome {
         use Outcome::{Becomes, Gone, Nothing, Refused};
         use StatusWord as S;
+        if status.is_ended() {
+            return match self {
+                Self::Restart => Becomes(S::Queued),
+                Self::Delete => Gone,
+                Self::Pause | Self::Resume | Self::Cancel | Self::Terminate | Self::Retry => Refused,
+            };
+        }
         match (self, status) {
-            (
-                Self::Terminate,
-                S::Queued | S::Running | S::Waiting | S::Pausing | S::Paused | S::Attention,
-            ) => Becomes(S::Terminated),
-            (Self::Restart, _) => Becomes(S::Queued),
-            (Self::Delete, S::Complete | S::Errored | S::Terminated | S::Cancelled) => Gone,
-            (Self::Pause, S::Queued | S::Waiting) => Becomes(S::Paused),
-            (Self::Pause, S::Running) => Becomes(S::Pausing),
-            (Self::Pause, S::Pausing | S::Paused) | (Self::Resume, S::Queued | S::Running | S::Waiting) => {
-                Nothing
-            }
-            (Self::Resume | Self::Cancel, S::Pausing) | (Self::Cancel, S::Running) => Becomes(S::Running),
-            (Self::Resume | Self::Cancel, S::Paused)
+            (Self::Terminate, _) => Becomes(S::Terminated),
+            (Self::Restart, _)
+            | (Self::Resume | Self::Cancel, S::Paused)
             | (Self::Cancel, S::Queued | S::Waiting)
             | (Self::Retry, S::Attention) => Becomes(S::Queued),
+            (Self::Pause, S::Queued | S::Waiting) => Becomes(S::Paused),
+            (Self::Pause, S::Running) => Becomes(S::Pausing),
+            (Self::Pause, S::Pausing | S::Paused) | (Self::Resume, S::Queued | S::Running | S::Waiting) => Nothing,
+            (Self::Resume | Self::Cancel, S::Pausing) | (Self::Cancel, S::Running) => Becomes(S::Running),
             // It ends when its time is over, or sees the cancel once it is retried.
             (Self::Cancel, S::Attention) => Becomes(S::Attention),
-            (Self::Pause | Self::Resume, S::Attention)
-            | (Self::Retry | Self::Delete, S::Queued | S::Running | S::Waiting | S::Pausing | S::Paused)
-            | (Self::Delete, S::Attention)
+            (Self::Delete, _)
+            | (Self::Pause | Self::Resume, S::Attention)
+            | (Self::Retry, S::Queued | S::Running | S::Waiting | S::Pausing | S::Paused)
             | (
-                Self::Pause | Self::Resume | Self::Cancel | Self::Terminate | Self::Retry,
+                Self::Pause | Self::Resume | Self::Cancel | Self::Retry,
                 S::Complete | S::Errored | S::Terminated | S::Cancelled,
             ) => Refused,
         }

@@ -74,6 +74,19 @@ fn p30_what_a_report_under_way_opens_was_open_at_the_cancel() {
 }
 
 #[test]
+fn p30_a_wait_that_was_open_at_the_cancel_takes_no_event() {
+    let mut store = Store::held();
+    store.tell(What::Event(sent("e-1", "approved", 1)));
+    let (session, late) = store.next_report(|report| {
+        report.opened = vec![awaits(&event("approved", 1), &["approved"], 1_000)];
+        report.then = Then::Suspend;
+    });
+    let out = store.batch(&[on(uid(1), cancel("c")), on(uid(1), reported(session, late))]);
+    assert_eq!(out.taken(), [Taken::Kept]);
+    assert_eq!((store.head().unread, store.words()), (1, vec!["started", "cancelled", "opened"]));
+}
+
+#[test]
 fn p30_an_end_with_the_cancel_is_cancelled_and_with_a_value_complete() {
     let ends = [
         (End::Cancelled { reason: Some("ann".to_owned()) }, Status::Cancelled, "cancelled"),

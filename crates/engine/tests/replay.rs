@@ -499,7 +499,7 @@ fn p30_a_cancel_ends_the_calls_that_are_open_in_order_and_their_later_entries_ar
     assert!(failure.message.contains("ann"), "{}", failure.message);
     for number in numbers {
         assert!(run.replay.is_open(number));
-        run.replay.dropped(number, Position(4));
+        run.replay.cancelled_at(number, Position(4));
     }
     let late = [succeeded(&a, 1), fired(&s), opened_remote(&r), succeeded(&r, 1)];
     for (position, fact) in (5..).zip(late) {

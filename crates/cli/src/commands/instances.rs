@@ -25,22 +25,19 @@ pub(super) async fn run(asking: &Asking, command: InstancesCommand) -> Result<()
             let InstanceArgs { workflow, id } = instance;
             print_instance(asking, &asking.client.terminate(&workflow, &id, reason.as_deref()).await?)
         }
-        InstancesCommand::Retry { instance } => operate(asking, &instance, "retry", Plain {}).await,
-        InstancesCommand::Pause { instance } => operate(asking, &instance, "pause", Plain {}).await,
-        InstancesCommand::Resume { instance } => operate(asking, &instance, "resume", Plain {}).await,
+        InstancesCommand::Retry { instance } => operate(asking, &instance, "retry", None::<&()>).await,
+        InstancesCommand::Pause { instance } => operate(asking, &instance, "pause", None::<&()>).await,
+        InstancesCommand::Resume { instance } => operate(asking, &instance, "resume", None::<&()>).await,
         InstancesCommand::Cancel { instance, reason, within } => {
-            operate(asking, &instance, "cancel", Cancel { reason, within }).await
+            operate(asking, &instance, "cancel", Some(&Cancel { reason, within })).await
         }
         InstancesCommand::Restart { instance, from, count } => {
             let from = from.map(|name| From { name, count });
-            operate(asking, &instance, "restart", Restart { from }).await
+            operate(asking, &instance, "restart", Some(&Restart { from })).await
         }
         InstancesCommand::Delete { instance, terminate } => delete(asking, &instance, terminate).await,
     }
 }
-
-#[derive(Serialize)]
-struct Plain {}
 
 #[derive(Serialize)]
 struct Cancel {
@@ -67,9 +64,9 @@ async fn operate(
     asking: &Asking,
     instance: &InstanceArgs,
     operation: &str,
-    body: impl Serialize,
+    body: Option<&impl Serialize>,
 ) -> Result<(), Failure> {
-    let answer = asking.client.operate(&instance.workflow, &instance.id, operation, &body).await?;
+    let answer = asking.client.operate(&instance.workflow, &instance.id, operation, body).await?;
     print_instance(asking, &answer)
 }
 

@@ -125,7 +125,7 @@ mod tests {
 
     fn leaves(value: &toml::Value, path: &str, names: &mut Vec<String>) {
         match value {
-            toml::Value::Table(table) => {
+            toml::Value::Table(table) if !table.is_empty() => {
                 for (name, value) in table {
                     let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
                     leaves(value, &path, names);

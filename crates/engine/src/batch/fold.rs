@@ -180,7 +180,7 @@ impl Fold {
             Change::Calls => self.calls(before),
             Change::WaitsDue => self.due_now(uid, now),
             Change::Control(control) => {
-                self.controls.replace_or_insert(uid, *control, rows.controls.contains_key(&uid))
+                self.controls.replace_or_insert(uid, *control, rows.controls.contains_key(&uid));
             }
             Change::ControlEnd => self.controls.delete(uid),
             Change::Expiry(at) => self.expiries.insert(uid, *at),
@@ -244,6 +244,9 @@ impl Fold {
         self.leases.retain(|(other, _)| *other != uid);
         self.ready.retain(|(other, _)| *other != uid);
         self.waits.retain(|(other, _)| *other != uid);
+        self.awaited.retain(|key| key.uid != uid);
+        self.events.retain(|(other, _), _| *other != uid);
+        self.deliveries.retain(|(other, _), _| *other != uid);
         self.remotes.retain(|(other, _)| *other != uid);
         self.parked.retain(|other| *other != uid);
         self.controls.retain(|other| *other != uid);

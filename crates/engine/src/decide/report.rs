@@ -118,7 +118,9 @@ fn take(draft: &mut Draft<'_>, session: SessionId, build: &BuildName, report: &R
 
 /// What the report's entries mean for events. A suspend does not hold if a wait of this very report is over already.
 fn with_events(draft: &mut Draft<'_>, report: &Report, taken: Taken, written: &[Entry]) -> Taken {
-    let ends = taken == Taken::Whole && matches!(report.then, Then::End(_));
+    // Nor is anything delivered to calls that were open at a cancel which the body has yet to see.
+    let ends = (taken == Taken::Whole && matches!(report.then, Then::End(_)))
+        || draft.is_cancelled_after(report.seen);
     let more = event::settle(draft, written, ends);
     if more && taken == Taken::Whole && report.then == Then::Suspend { Taken::Kept } else { taken }
 }

@@ -32,16 +32,13 @@ pub(super) fn restart(draft: &mut Draft<'_>, operation: &str, prepared: Option<&
     {
         return Answer::Moved;
     }
-    gated(draft, Operation::Restart, operation, |draft| match prepared {
-        Some(prepared) => {
+    gated(draft, Operation::Restart, operation, |draft| {
+        if let Some(prepared) = prepared {
             begin(draft);
             for entry in &prepared.entries {
                 draft.copy(entry);
             }
-            draft.make_runnable();
-            Answer::Done
-        }
-        None => {
+        } else {
             let first = draft.context.rows.firsts.get(&draft.uid());
             let Some(Entry { fact: Fact::Started(started), .. }) = first else {
                 return Answer::Moved;
@@ -50,9 +47,9 @@ pub(super) fn restart(draft: &mut Draft<'_>, operation: &str, prepared: Option<&
             begin(draft);
             // The seed too: what the code draws goes into inputs, and these into the keys of its steps.
             draft.append(Fact::Started(started));
-            draft.make_runnable();
-            Answer::Done
         }
+        draft.make_runnable();
+        Answer::Done
     })
 }
 

@@ -786,6 +786,8 @@ fn forget(tables: &mut Tables, row: &Deleted) {
     tables.leases.retain(|(other, subject), _| *other != uid || *subject != Subject::INSTANCE);
     tables.ready.retain(|(other, _), _| *other != uid);
     tables.waits.retain(|(other, _), _| *other != uid);
+    tables.awaited.retain(|key, _| key.uid != uid);
+    tables.events.retain(|(other, _), _| *other != uid);
     tables.remotes.retain(|(other, _), _| *other != uid);
     tables.parked.remove(&uid);
     tables.operations.retain(|(other, _), _| *other != uid);

@@ -83,7 +83,8 @@ impl Hosted {
             if !self.replay.is_open(number) {
                 continue;
             }
-            self.dropped(number, seen, out);
+            self.replay.cancelled_at(number, seen);
+            self.forget(number, out);
             let Life::Waiting(host, _) = &self.life else { return };
             host.resolve(number, Err(failure.clone()));
             self.poll(seen, out);
@@ -236,6 +237,11 @@ impl Hosted {
 
     fn dropped(&mut self, number: u64, seen: Position, out: &mut Vec<Out>) {
         self.replay.dropped(number, seen);
+        self.forget(number, out);
+    }
+
+    /// A call that is over without an outcome of its own: nothing of it begins, and what runs is cancelled.
+    fn forget(&mut self, number: u64, out: &mut Vec<Out>) {
         if let Some(known) = self.calls.remove(&number) {
             self.waits.remove(&known.call);
         }
