@@ -39,8 +39,9 @@ fn problem(status: u16, code: &str, detail: &str, retry_safe: bool) -> String {
     )
 }
 
-fn one(route: &'static str, status: u16, text: String) -> Rig {
-    Rig::new(vec![(route, status, text)])
+fn one(route: impl Into<String>, status: u16, text: String) -> Rig {
+    // Routes live as long as the server's thread, which is as long as the test's process.
+    Rig::new(vec![(route.into().leak(), status, text)])
 }
 
 #[test]
@@ -229,11 +230,11 @@ fn instances_are_controlled() {
         ),
     ];
     for (name, args, route, answer) in cases {
-        let rig = one(&route, 200, answer);
+        let rig = one(route, 200, answer);
         assert_snapshot!(name, rig.run(&[&["instances"], args].concat()));
     }
     let refused = problem(409, "not_allowed", "pause is not possible, the instance is attention", false);
-    let rig = one(&format!("POST {base}/pause"), 409, refused);
+    let rig = one(format!("POST {base}/pause"), 409, refused);
     assert_snapshot!("pause_refused", rig.run(&["instances", "pause", "fulfil", "o-1"]));
 }
 

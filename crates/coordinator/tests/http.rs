@@ -271,16 +271,25 @@ async fn p29_to_p32_instances_are_controlled() {
     assert_eq!(operate("resume", "{}").await.json()["status"], "queued");
     operate("cancel", r#"{"within":"0s"}"#).await.problem(400, "body");
     operate("cancel", r#"{"reason":"r","when":1}"#).await.problem(400, "unknown_field");
-    assert_eq!(operate("cancel", r#"{"reason":"bought twice","within":"1 day"}"#).await.json()["status"], "queued");
+    assert_eq!(
+        operate("cancel", r#"{"reason":"bought twice","within":"1 day"}"#).await.json()["status"],
+        "queued"
+    );
     let journal = rig.get(&format!("{one}/journal")).await.json();
-    assert_eq!((&journal["entries"][1]["kind"], &journal["entries"][1]["message"]), (&json!("cancelled"), &json!("bought twice")));
+    assert_eq!(
+        (&journal["entries"][1]["kind"], &journal["entries"][1]["message"]),
+        (&json!("cancelled"), &json!("bought twice"))
+    );
     let detail = rig.ask("DELETE", &one, &[], "").await.problem(409, "not_allowed");
     assert!(detail.contains("the instance is queued"), "{detail}");
     let unknown = operate("restart", r#"{"from":{"name":"charge"}}"#).await.problem(422, "refused");
     assert!(unknown.contains(r#"step "charge" #1"#), "{unknown}");
     operate("restart", r#"{"from":{"name":""}}"#).await.problem(400, "name");
     let again = operate("restart", "").await.json();
-    assert_eq!((&again["run"], &again["status"], &again["position"]), (&json!(2), &json!("queued"), &json!(1)));
+    assert_eq!(
+        (&again["run"], &again["status"], &again["position"]),
+        (&json!(2), &json!("queued"), &json!(1))
+    );
     let earlier = rig.get(&format!("{one}/journal?run=1")).await.json();
     assert_eq!((&earlier["run"], earlier["entries"].as_array().unwrap().len()), (&json!(1), 2));
     rig.get(&format!("{one}/journal?run=3")).await.problem(400, "query");

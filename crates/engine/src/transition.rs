@@ -82,7 +82,9 @@ impl Operation {
             | (Self::Retry, S::Attention) => Becomes(S::Queued),
             (Self::Pause, S::Queued | S::Waiting) => Becomes(S::Paused),
             (Self::Pause, S::Running) => Becomes(S::Pausing),
-            (Self::Pause, S::Pausing | S::Paused) | (Self::Resume, S::Queued | S::Running | S::Waiting) => Nothing,
+            (Self::Pause, S::Pausing | S::Paused) | (Self::Resume, S::Queued | S::Running | S::Waiting) => {
+                Nothing
+            }
             (Self::Resume | Self::Cancel, S::Pausing) | (Self::Cancel, S::Running) => Becomes(S::Running),
             // It ends when its time is over, or sees the cancel once it is retried.
             (Self::Cancel, S::Attention) => Becomes(S::Attention),

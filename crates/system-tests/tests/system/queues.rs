@@ -67,6 +67,7 @@ on_both! {
         let mut known = BTreeSet::from([
             topology::SESSIONS.to_owned(),
             topology::start_queue(&namespace),
+            topology::event_queue(&namespace),
             topology::dead_queue(&namespace),
             topology::rejected_queue(&namespace),
             topology::run_queue(&namespace, &workflow("echo")),
