@@ -31,7 +31,8 @@ fn waiting() -> Store {
 
 #[test]
 fn p29_it_is_paused_only_when_the_lease_has_ended() {
-    let ends: [(&str, fn(&mut Store)); 4] = [
+    type Act = fn(&mut Store);
+    let ends: [(&str, Act); 4] = [
         ("given back", |store| drop(store.tell(What::GiveBack { session: S1, epoch: Epoch(1) }))),
         ("lost with its worker", |store| drop(store.tell(lease_ended(S1, true)))),
         ("ended with its session", |store| drop(store.tell(lease_ended(S1, false)))),

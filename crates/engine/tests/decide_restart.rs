@@ -20,8 +20,8 @@ fn p31_a_restart_is_a_new_run_with_the_same_beginning() {
         |_| {},
         |store| {
             drop(store.report(|report| {
-                report.then = Then::End(everstep_protocol::journal::End::Complete(json("1")))
-            }))
+                report.then = Then::End(everstep_protocol::journal::End::Complete(json("1")));
+            }));
         },
         |store| drop(store.report(|report| report.then = Then::Park(parked()))),
         |store| drop(store.tell(What::Terminate { operation: "t".to_owned(), reason: None })),

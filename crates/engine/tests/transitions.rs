@@ -74,7 +74,7 @@ fn p28_every_operation_does_in_every_status_what_the_table_says() {
                 Outcome::Gone => assert_eq!((answer, store.state()), (Answer::Done, "gone"), "{pair}"),
                 Outcome::Nothing => {
                     assert_eq!(answer, Answer::Nothing, "{pair}");
-                    unchanged(store, before, &pair);
+                    unchanged(store, &before, &pair);
                 }
                 Outcome::Refused => {
                     let word = match answer {
@@ -84,7 +84,7 @@ fn p28_every_operation_does_in_every_status_what_the_table_says() {
                         other => panic!("{pair}: {other:?}"),
                     };
                     assert_eq!(word, status.word(), "{pair}: the error says the status");
-                    unchanged(store, before, &pair);
+                    unchanged(store, &before, &pair);
                 }
             }
         }
@@ -92,9 +92,9 @@ fn p28_every_operation_does_in_every_status_what_the_table_says() {
 }
 
 /// Nothing but the answer was noted.
-fn unchanged(mut store: Store, before: Tables, pair: &str) {
+fn unchanged(mut store: Store, before: &Tables, pair: &str) {
     store.tables.operations.retain(|(_, operation), _| operation != "o");
-    assert!(store.tables == before, "{pair}: something changed");
+    assert!(store.tables == *before, "{pair}: something changed");
 }
 
 #[test]

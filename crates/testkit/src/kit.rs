@@ -257,7 +257,7 @@ impl Kit {
             id: id.map(InstanceId::new).transpose().map_err(|error| refused(error.to_string()))?,
             input: Payload::encode(input).map_err(|error| refused(error.to_string()))?,
             message: None,
-            retention: Default::default(),
+            retention: everstep_engine::retention::Own::default(),
         };
         let reply = self.system.handle.start(request).await.map_err(|error| refused(error.to_string()))?;
         match (reply.outcome, reply.id) {

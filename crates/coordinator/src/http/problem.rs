@@ -150,8 +150,9 @@ impl Refusal {
             Self::Unknown { .. } | Self::EventUnknown { .. } => {
                 (S::SERVICE_UNAVAILABLE, "unknown", "The outcome is not known")
             }
-            Self::NotAllowed { .. } => (S::CONFLICT, "not_allowed", "Not allowed in this status"),
-            Self::Forbidden { .. } => (S::CONFLICT, "not_allowed", "Not allowed in this status"),
+            Self::NotAllowed { .. } | Self::Forbidden { .. } => {
+                (S::CONFLICT, "not_allowed", "Not allowed in this status")
+            }
             Self::Moved { .. } => (S::CONFLICT, "moved", "The instance moved on"),
             Self::NotParked => (S::CONFLICT, "not_parked", "The instance is not parked"),
             Self::NotHealthy(_) => (S::SERVICE_UNAVAILABLE, "not_ready", "Not ready"),

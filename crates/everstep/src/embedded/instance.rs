@@ -61,12 +61,12 @@ impl InstanceHandle {
 
     /// Lets what runs finish, and nothing more begin, until it is resumed.
     pub async fn pause(&self) -> Done {
-        self.done("pause", self.handle.pause(self.name.clone(), id()).await?)
+        self.done("pause", &self.handle.pause(self.name.clone(), id()).await?)
     }
 
     /// Lets it go on.
     pub async fn resume(&self) -> Done {
-        self.done("resume", self.handle.resume(self.name.clone(), id()).await?)
+        self.done("resume", &self.handle.resume(self.name.clone(), id()).await?)
     }
 
     /// Asks it to end by itself. What has not ended by the deadline of the settings is terminated.
@@ -83,41 +83,41 @@ impl InstanceHandle {
     /// Ends it now.
     pub async fn terminate(&self, reason: Option<&str>) -> Done {
         let reason = reason.map(str::to_owned);
-        self.done("terminate", self.handle.terminate(self.name.clone(), id(), reason).await?)
+        self.done("terminate", &self.handle.terminate(self.name.clone(), id(), reason).await?)
     }
 
     /// Lets a parked one go on.
     pub async fn retry(&self) -> Done {
-        self.done("retry", self.handle.retry(self.name.clone(), id()).await?)
+        self.done("retry", &self.handle.retry(self.name.clone(), id()).await?)
     }
 
     /// Runs it again from the beginning, in a new run with the same input and keys.
     pub async fn restart(&self) -> Done {
-        self.done("restart", self.handle.restart(self.name.clone(), id(), None).await?)
+        self.done("restart", &self.handle.restart(self.name.clone(), id(), None).await?)
     }
 
     /// Runs it again from a step on: the first call of that name is `count` 1. What was called before its outcome was known stays.
     pub async fn restart_from(&self, step: &str, count: u32) -> Done {
         let call = Call { kind: CallKind::Step, name: CallName::new(step)?, count };
-        self.done("restart", self.handle.restart(self.name.clone(), id(), Some(call)).await?)
+        self.done("restart", &self.handle.restart(self.name.clone(), id(), Some(call)).await?)
     }
 
     /// Removes every trace of it, once it has ended.
     pub async fn delete(&self) -> Done {
-        self.done("delete", self.handle.delete(self.name.clone(), id(), false).await?)
+        self.done("delete", &self.handle.delete(self.name.clone(), id(), false).await?)
     }
 
     /// Terminates it if it has not ended, and removes every trace of it.
     pub async fn terminate_and_delete(&self) -> Done {
-        self.done("delete", self.handle.delete(self.name.clone(), id(), true).await?)
+        self.done("delete", &self.handle.delete(self.name.clone(), id(), true).await?)
     }
 
     async fn cancelled(&self, reason: Option<&str>, within: Option<Millis>) -> Done {
         let reason = reason.map(str::to_owned);
-        self.done("cancel", self.handle.cancel(self.name.clone(), id(), reason, within).await?)
+        self.done("cancel", &self.handle.cancel(self.name.clone(), id(), reason, within).await?)
     }
 
-    fn done(&self, operation: &'static str, answer: Answer) -> Done {
+    fn done(&self, operation: &'static str, answer: &Answer) -> Done {
         match answer {
             Answer::Refused(status) => Err(OperationError::Refused { operation, status: status.word() }),
             Answer::Forbidden(status) => Err(OperationError::Refused { operation, status: status.word() }),

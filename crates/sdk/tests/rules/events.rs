@@ -56,7 +56,8 @@ fn p23_p26_several_types_a_key_and_the_whole_event() {
 
 #[test]
 fn p21_a_bad_wait_fails_the_call_and_is_never_recorded() {
-    let bad: [(fn(Workflow) -> everstep::EventsCall<u64>, &str); 6] = [
+    type Make = fn(Workflow) -> everstep::EventsCall<u64>;
+    let bad: [(Make, &str); 6] = [
         (|cx| cx.event("").whole(), "call name"),
         (|cx| cx.event("x".repeat(101)).whole(), "1 to 100 characters"),
         (|cx| cx.event("x").timeout("soon").whole(), "soon"),

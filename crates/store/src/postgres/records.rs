@@ -39,7 +39,7 @@ const CLEAN: [&str; 3] = [
         ORDER BY s.ended_at LIMIT $1::bigint))",
 ];
 
-/// By the index journal_pkey.
+/// By the index `journal_pkey`.
 const SWEEP: &str = "DELETE FROM journal WHERE ctid = ANY(ARRAY(
     SELECT j.place FROM journal_cut c
     CROSS JOIN LATERAL (SELECT ctid AS place FROM journal j WHERE j.instance = c.instance LIMIT $1::bigint) j

@@ -18,10 +18,10 @@ use super::{
 use crate::{Due, Error, Offers, Queue, Schedule};
 
 const DUTIES: &str = include_str!("sql/duties.sql");
-/// By the index control_by_deadline.
+/// By the index `control_by_deadline`.
 const OVERDUE: &str = "SELECT instance FROM control
     WHERE cancel_until <= (SELECT everstep_clock()) ORDER BY cancel_until LIMIT $1::bigint";
-/// By the index expiry_by_time.
+/// By the index `expiry_by_time`.
 const EXPIRED: &str = "SELECT instance FROM expiry
     WHERE delete_at <= (SELECT everstep_clock()) ORDER BY delete_at LIMIT $1::bigint";
 const RELEASE: &str = "DELETE FROM duty WHERE coordinator = $1::uuid";

@@ -10,14 +10,14 @@ use rusqlite::{Connection, params};
 use super::{SqliteStore, column, fault};
 use crate::{Due, Error, Offers, Queue, Schedule};
 
-// By the index wait_due.
+// By the index `wait_due`.
 const DUE: &str = "SELECT uid, call, due_at FROM wait WHERE due_at >= ?1 AND due_at <= ?2
     AND NOT EXISTS (SELECT 1 FROM control WHERE control.uid = wait.uid AND paused_at IS NOT NULL)
     ORDER BY due_at LIMIT ?3";
 const NEXT: &str = "SELECT min(due_at) FROM wait WHERE due_at > ?1";
-/// By the index control_deadline.
+/// By the index `control_deadline`.
 const OVERDUE: &str = "SELECT uid FROM control WHERE cancel_until <= ?1 ORDER BY cancel_until LIMIT ?2";
-/// By the index expiry_time.
+/// By the index `expiry_time`.
 const EXPIRED: &str = "SELECT uid FROM expiry WHERE delete_at <= ?1 ORDER BY delete_at LIMIT ?2";
 const DUTY: &str = "INSERT INTO duty (name, coordinator, until_at) VALUES (?1, ?2, ?3)
     ON CONFLICT (name) DO UPDATE SET coordinator = excluded.coordinator, until_at = excluded.until_at
