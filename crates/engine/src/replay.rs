@@ -131,6 +131,8 @@ pub struct Replay {
     /// Calls that the body has dropped while they waited, until the entry that says so.
     closing: BTreeMap<Call, Closing>,
     patches: Patches,
+    /// Whether the body has dropped a call: nearly none does, and then entries need not be looked up.
+    any_dropped: bool,
     drifted: u64,
 }
 
@@ -188,6 +190,7 @@ impl Replay {
             changed: BTreeSet::new(),
             closing: BTreeMap::new(),
             patches: Patches::default(),
+            any_dropped: false,
             drifted: 0,
         }
     }
@@ -234,6 +237,7 @@ impl Replay {
                 self.closing.insert(made.call.clone(), Closing { after: seen, told: false });
             }
             made.state = State::Dropped;
+            self.any_dropped = true;
             self.changed.remove(&number);
             made.dropped_after = seen;
             self.patches.over(number);
@@ -291,13 +295,17 @@ impl Replay {
             let (got, want) = (entry.position, self.position.next());
             return Err(mismatch(entry, &format!("entry {got} came where entry {want} was expected")));
         }
-        let is_unknown = entry.fact.call().is_some_and(|call| !self.numbers.contains_key(call));
-        if let Some(number) = self.patches.refuse(is_unknown) {
-            self.calls.remove(&number);
-            return Ok(Fed::Unpatched { number });
+        if self.patches.are_open() {
+            let is_unknown = entry.fact.call().is_some_and(|call| !self.numbers.contains_key(call));
+            if let Some(number) = self.patches.refuse(is_unknown) {
+                self.calls.remove(&number);
+                return Ok(Fed::Unpatched { number });
+            }
         }
         self.position = entry.position;
-        self.of_dropped(entry);
+        if self.any_dropped {
+            self.of_dropped(entry);
+        }
         match &entry.fact {
             Fact::Attempted(attempted) => self.attempted(entry, attempted),
             Fact::Opened(opened) => self.opened(entry, opened),

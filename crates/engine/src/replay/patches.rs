@@ -32,6 +32,11 @@ impl Patches {
         self.answers.insert(change.clone(), true);
     }
 
+    /// Whether a question has no answer yet.
+    pub(super) fn are_open(&self) -> bool {
+        !self.open.is_empty()
+    }
+
     /// The call to be answered with no before the next entry is fed. `is_unknown` says that the entry is about a call that the
     /// body has not made.
     pub(super) fn refuse(&mut self, is_unknown: bool) -> Option<u64> {
