@@ -1,0 +1,76 @@
+//! One call of a body, as replay keeps it.
+
+use everstep_protocol::{Attempt, Call, Payload, Policy, Position, StepKey, Timestamp};
+
+use super::{Asked, Next, Start};
+
+/// The wait of a dropped call.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Closing {
+    /// The last position that the body had seen when it dropped the call.
+    pub(super) after: Position,
+    /// It was reported.
+    pub(super) told: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Made {
+    pub(super) call: Call,
+    pub(super) asked: Asked,
+    pub(super) state: State,
+    pub(super) attempt: Attempt,
+    /// Attempts lost with their workers that no entry records yet.
+    pub(super) losses: Vec<Attempt>,
+    pub(super) pinned: Option<(StepKey, Policy)>,
+    pub(super) first_at: Option<Timestamp>,
+    pub(super) progress: Option<Payload>,
+    pub(super) input_changed: bool,
+    /// See [`Closing::after`]; for a dropped call.
+    pub(super) dropped_after: Position,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// Can run at once: no attempt yet, or its retry delay is over. A sleep, event or remote step: not opened yet.
+    Ready,
+    /// The worker has been told to run or open it.
+    Told,
+    /// Its wait is recorded.
+    Waiting,
+    /// Its attempt failed and the retry delay is not over.
+    Retrying,
+    /// The body saw its outcome before it was acknowledged (rule W36).
+    Folded,
+    /// The body dropped it.
+    Dropped,
+}
+impl Made {
+    /// What may run of it.
+    pub(super) fn next(&mut self, number: u64) -> Vec<Next> {
+        let start = |attempt, made: &Self| Start {
+            number,
+            attempt,
+            pinned: made.pinned,
+            first_at: made.first_at,
+            progress: made.progress.clone(),
+        };
+        match self.asked {
+            Asked::Sleep | Asked::Remote(_) | Asked::Event(_) | Asked::Patch => vec![Next::Open { number }],
+            Asked::Step(_) if self.losses.is_empty() => vec![Next::Start(start(self.attempt, self))],
+            Asked::Step(_) => self.losses.iter().map(|attempt| Next::Charge(start(*attempt, self))).collect(),
+        }
+    }
+
+    /// An attempt failed and there will be another. A remote step goes on waiting: the coordinator retries it.
+    pub(super) fn retry(&mut self, retry_at: Timestamp, now: Timestamp) {
+        self.state = match self.asked {
+            Asked::Remote(_) => State::Waiting,
+            // The next of its losses is to be charged first; who was told that already is not told again.
+            Asked::Step(_) | Asked::Sleep | Asked::Event(_) | Asked::Patch if !self.losses.is_empty() => {
+                self.state
+            }
+            Asked::Step(_) | Asked::Sleep | Asked::Event(_) | Asked::Patch if retry_at <= now => State::Ready,
+            Asked::Step(_) | Asked::Sleep | Asked::Event(_) | Asked::Patch => State::Retrying,
+        };
+    }
+}
