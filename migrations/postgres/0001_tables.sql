@@ -179,7 +179,7 @@ CREATE TABLE event (
 CREATE UNIQUE INDEX event_by_id ON event (instance, app_id, event_id);
 CREATE INDEX event_unread ON event (instance, type, sequence) WHERE unread;
 CREATE INDEX event_unread_by_key ON event (instance, type, key, sequence) WHERE unread AND key <> '';
-CREATE INDEX event_by_call ON event (instance, call) WHERE call IS NOT NULL;
+CREATE INDEX event_by_call ON event (instance, call, run) WHERE call IS NOT NULL;
 
 -- Remote steps without an outcome (rule W39). `body` is MessagePack: call, position and what to run.
 CREATE TABLE remote_step (

@@ -75,6 +75,7 @@ suites! {
         p22_events_are_kept_and_read_in_order,
         p22_an_event_finds_the_oldest_wait,
         p22_an_event_that_returns_keeps_its_payload,
+        p31_what_an_earlier_run_got_does_not_return,
         p24_an_event_is_known_by_its_id,
         p25_unread_and_mistyped_events_are_shown,
         p26_a_key_takes_only_its_own,

@@ -129,6 +129,30 @@ pub(crate) async fn p22_an_event_that_returns_keeps_its_payload(store: Arc<dyn S
     assert_eq!((got[3].id.as_str(), got[3].received_at), ("1", got[0].received_at));
 }
 
+pub(crate) async fn p31_what_an_earlier_run_got_does_not_return(store: Arc<dyn Store>) {
+    let scene = Scene::new(store);
+    let session = SessionId::generate();
+    let either = || awaits(&call("ab", 1), &["a", "b"], None);
+    let uid = waiting(&scene, "o-1", session, vec![either()]).await;
+    send(&scene, uid, sent("1", "a", "1")).await;
+    let restart = What::Restart { operation: "r".to_owned(), prepared: None };
+    assert_eq!(scene.on(uid, restart).await, Answer::Done);
+    assert_eq!(scene.on(uid, What::Claim { session }).await, Answer::Granted);
+    // The same call waits again, and gets an event of another type, which another wait fits.
+    let report = Reporting::of(&scene.head(uid).await, session).open(either());
+    scene.on(uid, report.then(Then::Continue)).await;
+    let seen = scene.head(uid).await.position;
+    send(&scene, uid, sent("2", "b", "2")).await;
+    let report = Reporting::of(&scene.head(uid).await, session).open(awaits(&call("b", 1), &["b"], None));
+    scene.on(uid, report.then(Then::Continue)).await;
+    let report = Reporting::of(&scene.head(uid).await, session).close(&call("ab", 1), seen);
+    scene.on(uid, report.then(Then::Continue)).await;
+    let expected = [("ab 1", 2, "2"), ("b 1", 2, "2")];
+    let got = delivered(&scene, uid).await;
+    assert_eq!(short(&got), expected.map(|(call, sequence, text)| (call.to_owned(), sequence, text)));
+    assert_eq!(scene.head(uid).await.unread, 0);
+}
+
 pub(crate) async fn p24_an_event_is_known_by_its_id(store: Arc<dyn Store>) {
     let scene = Scene::new(store);
     let session = SessionId::generate();

@@ -3,7 +3,7 @@
 -- Indexes: event_by_call, awaited_pkey, wait_pkey.
 SELECT k.instance, w.kind, w.since, w.due_at, w.call_kind, w.call_name, w.call_count, w.awaited
 FROM unnest($1::uuid[], $2::bytea[]) AS k (instance, call)
-CROSS JOIN LATERAL (SELECT type, key FROM event e WHERE e.instance = k.instance AND e.call = k.call LIMIT 1) e
+CROSS JOIN LATERAL (SELECT type, key FROM event e WHERE e.instance = k.instance AND e.call = k.call ORDER BY run DESC LIMIT 1) e
 CROSS JOIN LATERAL (
     (SELECT call
      FROM awaited a

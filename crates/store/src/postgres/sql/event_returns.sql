@@ -1,9 +1,10 @@
--- After the heads are locked: the events that calls have got (instance $1, call $2).
+-- After the heads are locked: the events that calls have got last (instance $1, call $2): after a restart the same call may have
+-- got one in each run.
 -- Indexes: event_by_call, journal_pkey.
 SELECT e.instance, e.sequence, e.received_at, e.run, e.position, e.unread, e.type, e.key, e.app_id, e.event_id, e.call,
        e.fingerprint, coalesce(e.payload, j.payload)
 FROM unnest($1::uuid[], $2::bytea[]) AS k (instance, call)
-CROSS JOIN LATERAL (SELECT * FROM event e WHERE e.instance = k.instance AND e.call = k.call LIMIT 1) e
+CROSS JOIN LATERAL (SELECT * FROM event e WHERE e.instance = k.instance AND e.call = k.call ORDER BY run DESC LIMIT 1) e
 LEFT JOIN LATERAL (
     SELECT payload
     FROM journal j
