@@ -55,7 +55,7 @@ BREAKS = [
     ("cents zero", lambda order: order["lines"][0].update(cents=0)),
     ("cents negative", lambda order: order["lines"][-1].update(cents=-500)),
     ("cents above the limit", lambda order: order["lines"][0].update(quantity=1, cents=CENTS_MAX + 1)),
-    ("currency unknown", lambda order: order.update(currency="XXX")),
+    ("currency unknown", lambda order: order.update(currency="QQQ")),
     ("currency in lower case", lambda order: order.update(currency="eur")),
     ("currency empty", lambda order: order.update(currency="")),
     ("total one above the limit", lambda order: order.update(
