@@ -10,6 +10,8 @@ use everstep_engine::{Answer, Input, start::NameKey};
 use everstep_protocol::InstanceId;
 use tokio::sync::oneshot;
 
+use crate::error::Error;
+
 /// One input with its debts.
 #[derive(Debug)]
 pub(crate) struct Arrival {
@@ -25,7 +27,7 @@ pub(crate) struct Debt {
     /// The message that it came in.
     pub(crate) message: Option<Share>,
     /// Somebody in this process who waits for the answer.
-    pub(crate) reply: Option<oneshot::Sender<Told>>,
+    pub(crate) reply: Option<oneshot::Sender<Result<Told, Error>>>,
     /// A producer who asked for a reply.
     pub(crate) reply_to: Option<ReplyTo>,
     /// The instance that an event of a producer is sent to.
@@ -56,7 +58,7 @@ impl Arrival {
         Self { input, debt: Debt { message: Some(message), ..Debt::default() }, held: 0 }
     }
 
-    pub(crate) fn answered(input: Input) -> (Self, oneshot::Receiver<Told>) {
+    pub(crate) fn answered(input: Input) -> (Self, oneshot::Receiver<Result<Told, Error>>) {
         let (reply, answer) = oneshot::channel();
         (Self { input, debt: Debt { reply: Some(reply), ..Debt::default() }, held: 0 }, answer)
     }

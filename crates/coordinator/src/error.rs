@@ -9,6 +9,15 @@ pub enum Error {
         /// What was tried.
         doing: &'static str,
     },
+    /// The decision could not be made, or the store will not take what was decided: `unwritable` or `broken`. A start creates
+    /// nothing, any other instance is parked.
+    #[error("it could not be done ({code}): {reason}; repeating it cannot help")]
+    Undecided {
+        /// The code, as in the record of a rejected message.
+        code: String,
+        /// What went wrong.
+        reason: String,
+    },
     /// The coordinator is stopping.
     #[error("{doing}: this coordinator is stopping; repeating it elsewhere is safe")]
     Stopping {
@@ -77,6 +86,7 @@ impl Error {
             Self::Settings(_)
             | Self::BatchSize(_)
             | Self::BatchItem { .. }
+            | Self::Undecided { .. }
             | Self::UnknownStep(_)
             | Self::JournalTooLarge { .. } => ErrorKind::Refused,
         }

@@ -169,7 +169,7 @@ impl Handle {
         let (arrival, answer) = Arrival::answered(input);
         self.shared.submit(arrival);
         match tokio::time::timeout(ANSWER_WITHIN, answer).await {
-            Ok(Ok(told)) => Ok(told),
+            Ok(Ok(told)) => told,
             Ok(Err(_)) | Err(_) => Err(Error::Unknown { doing }),
         }
     }

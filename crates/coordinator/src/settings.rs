@@ -56,7 +56,7 @@ pub struct Settings {
     /// that end from then on.
     pub retention_of: BTreeMap<WorkflowName, Retention>,
     /// Limits of sizes and counts.
-    #[serde(deserialize_with = "strict_limits")]
+    #[serde(deserialize_with = "strict_limits", serialize_with = "all_limits")]
     pub limits: Limits,
 }
 
@@ -140,28 +140,40 @@ impl Settings {
     }
 }
 
-/// Limits also travel to workers, where unknown ones are ignored (rule W25). In settings an unknown one is a typing error.
-fn strict_limits<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Limits, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Strict {
-        output_bytes: Option<u64>,
-        input_bytes: Option<u64>,
-        steps: Option<u64>,
-        journal_bytes: Option<u64>,
-        event_bytes: Option<u64>,
-        events_unread: Option<u64>,
+/// Limits as they stand in settings. They also travel to workers, where unknown ones are ignored and those that are as by default
+/// may be left out (rule W25). In settings an unknown one is a typing error, and each is shown.
+#[derive(Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Shown {
+    output_bytes: u64,
+    input_bytes: u64,
+    steps: u64,
+    journal_bytes: u64,
+    event_bytes: u64,
+    events_unread: u64,
+}
+
+impl Default for Shown {
+    fn default() -> Self {
+        Self::from(&Limits::default())
     }
-    let strict = Strict::deserialize(deserializer)?;
-    let default = Limits::default();
-    Ok(Limits {
-        output_bytes: strict.output_bytes.unwrap_or(default.output_bytes),
-        input_bytes: strict.input_bytes.unwrap_or(default.input_bytes),
-        steps: strict.steps.unwrap_or(default.steps),
-        journal_bytes: strict.journal_bytes.unwrap_or(default.journal_bytes),
-        event_bytes: strict.event_bytes.unwrap_or(default.event_bytes),
-        events_unread: strict.events_unread.unwrap_or(default.events_unread),
-    })
+}
+
+impl From<&Limits> for Shown {
+    fn from(limits: &Limits) -> Self {
+        let Limits { output_bytes, input_bytes, steps, journal_bytes, event_bytes, events_unread } = *limits;
+        Self { output_bytes, input_bytes, steps, journal_bytes, event_bytes, events_unread }
+    }
+}
+
+fn strict_limits<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Limits, D::Error> {
+    let Shown { output_bytes, input_bytes, steps, journal_bytes, event_bytes, events_unread } =
+        Shown::deserialize(deserializer)?;
+    Ok(Limits { output_bytes, input_bytes, steps, journal_bytes, event_bytes, events_unread })
+}
+
+fn all_limits<S: serde::Serializer>(limits: &Limits, serializer: S) -> Result<S::Ok, S::Error> {
+    Shown::from(limits).serialize(serializer)
 }
 
 #[cfg(test)]

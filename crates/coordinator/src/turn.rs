@@ -20,6 +20,7 @@ use everstep_store::{ErrorKind, MessageName, Rejected};
 
 use crate::{
     arrival::{Arrival, Debt, ReplyTo, Share, Told},
+    error::Error,
     reply::{self, Replies, UNSENT_PAUSE},
     sender,
     service::rejections,
@@ -238,7 +239,7 @@ fn settle(
     };
     if let Some(reply) = debt.reply {
         // Whoever asked may have gone; the decision stands all the same.
-        drop(reply.send(told));
+        drop(reply.send(Ok(told)));
     }
     if let (Answer::Conflict(_), Input::Start(start)) = (&answer, input)
         && debt.message.is_some()
@@ -353,7 +354,10 @@ fn culprit(shared: &Shared, input: &Input, mut debts: Vec<(Debt, u8)>, code: &st
     let Some((debt, _)) = debts.pop() else {
         return;
     };
-    drop(debt.reply);
+    if let Some(reply) = debt.reply {
+        let (code, reason) = (code.to_owned(), message.to_owned());
+        drop(reply.send(Err(Error::Undecided { code, reason })));
+    }
     match input {
         Input::Start(start) => {
             let record = Rejected {
@@ -426,5 +430,33 @@ const fn answer_word(answer: &Answer) -> &'static str {
         Answer::Conflict(_) => "conflict",
         Answer::EventIdTaken => "event_id_taken",
         Answer::MailboxFull => "mailbox_full",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Proves what whoever waits in this process learns of an input that can never be decided.
+    use everstep_broker::MemoryBroker;
+    use everstep_protocol::Incarnation;
+    use everstep_store::sqlite::SqliteStore;
+
+    use super::*;
+    use crate::{Settings, SystemChance};
+
+    #[tokio::test]
+    async fn w20_a_caller_is_told_that_its_input_is_the_culprit() {
+        let dir = std::env::temp_dir().join(format!("everstep-turn-{}", uuid::Uuid::now_v7()));
+        let store = Arc::new(SqliteStore::open(&dir.join("everstep.db")).expect("it opens"));
+        let broker = Arc::new(MemoryBroker::new().connection());
+        let (shared, _ends) =
+            Shared::new(store, broker, Settings::default(), Incarnation(1), Arc::new(SystemChance));
+        let what = What::Terminate { operation: "o".to_owned(), reason: None };
+        let input = Input::On { instance: InstanceUid::generate(), what };
+        let (arrival, answer) = Arrival::answered(input.clone());
+        culprit(&shared, &input, vec![(arrival.debt, 0)], "unwritable", "a NUL");
+        let told = answer.await.expect("it is answered");
+        let Err(Error::Undecided { code, reason }) = told else { panic!("{told:?}") };
+        assert_eq!((code.as_str(), reason.as_str()), ("unwritable", "a NUL"));
+        drop(std::fs::remove_dir_all(dir));
     }
 }

@@ -208,3 +208,44 @@ pub enum Answer {
     /// The instance has as many unread events as it may.
     MailboxFull,
 }
+
+/// What an operation that a person asked for came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operated {
+    /// It was done, or there was nothing to do.
+    Done,
+    /// The status, by this word, forbids it.
+    NotAllowed(&'static str),
+    /// What it was prepared from has changed meanwhile: prepare it again.
+    Moved,
+    /// It needs a parked instance and this one is not.
+    NotParked,
+    /// No such instance.
+    NotFound,
+}
+
+impl Answer {
+    /// The answer to an operation on an instance; none if it is one that operations do not get.
+    #[must_use]
+    pub const fn operated(&self) -> Option<Operated> {
+        match self {
+            Self::Done | Self::Nothing => Some(Operated::Done),
+            Self::Refused(status) => Some(Operated::NotAllowed(status.word())),
+            Self::Forbidden(status) => Some(Operated::NotAllowed(status.word())),
+            Self::Moved => Some(Operated::Moved),
+            Self::NotParked => Some(Operated::NotParked),
+            Self::NotFound => Some(Operated::NotFound),
+            Self::Granted
+            | Self::NotGranted
+            | Self::Taken
+            | Self::Fenced
+            | Self::FromTheFuture
+            | Self::Parked
+            | Self::Created
+            | Self::Exists(_)
+            | Self::Conflict(_)
+            | Self::EventIdTaken
+            | Self::MailboxFull => None,
+        }
+    }
+}

@@ -35,7 +35,7 @@ pub mod transition;
 
 pub use batch::{Batch, Writes};
 pub use decide::decide;
-pub use effect::{Answer, Change, Decision, Effect};
+pub use effect::{Answer, Change, Decision, Effect, Operated};
 pub use head::{Head, Status};
 pub use input::{Input, What};
 pub use rows::Rows;

@@ -115,14 +115,8 @@ mod tests {
         let defaults = toml::Value::try_from(Settings::default()).unwrap();
         let mut names = Vec::new();
         leaves(&defaults, "", &mut names);
-        // Absent or empty by default, or left out when they are as by default.
-        let silent = [
-            "worker.build",
-            "otlp.endpoint",
-            "coordinator.retention_of",
-            "coordinator.limits.event_bytes",
-            "coordinator.limits.events_unread",
-        ];
+        // Absent or empty by default.
+        let silent = ["worker.build", "otlp.endpoint", "coordinator.retention_of"];
         names.extend(silent.map(str::to_owned));
         for name in &names {
             let row = page.lines().find(|line| line.starts_with(&format!("| `{name}` |")));

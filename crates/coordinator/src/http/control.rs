@@ -5,13 +5,13 @@ use axum::{
     extract::State,
     response::{IntoResponse, Response},
 };
-use everstep_engine::{Answer, start::NameKey, transition::Operation as Kind};
+use everstep_engine::{Answer, Operated, start::NameKey, transition::Operation as Kind};
 use everstep_protocol::{Call, CallKind, CallName, Millis};
 use serde::Deserialize;
 use serde_json::json;
 
 use super::{
-    extract::{InstancePath, JsonBody, NoQuery, Operation, Strict},
+    extract::{Asked, InstancePath, Operation, Strict},
     instances::{done, not_found},
     problem::Refusal,
 };
@@ -68,83 +68,47 @@ pub(super) struct DeleteQuery {
 }
 
 /// `POST .../{id}/pause`.
-pub(super) async fn pause(
-    State(handle): State<Handle>,
-    InstancePath(name): InstancePath,
-    Strict(NoQuery {}): Strict<NoQuery>,
-    operation: Operation,
-    body: JsonBody,
-) -> Result<Response, Refusal> {
+pub(super) async fn pause(Asked { handle, name, operation, body }: Asked) -> Result<Response, Refusal> {
     let EmptyBody {} = body.read()?;
-    let answer = handle.pause(name.clone(), operation.id).await?;
+    let answer = handle.pause(name.clone(), operation).await?;
     answered(&handle, Kind::Pause, &name, answer).await
 }
 
 /// `POST .../{id}/resume`.
-pub(super) async fn resume(
-    State(handle): State<Handle>,
-    InstancePath(name): InstancePath,
-    Strict(NoQuery {}): Strict<NoQuery>,
-    operation: Operation,
-    body: JsonBody,
-) -> Result<Response, Refusal> {
+pub(super) async fn resume(Asked { handle, name, operation, body }: Asked) -> Result<Response, Refusal> {
     let EmptyBody {} = body.read()?;
-    let answer = handle.resume(name.clone(), operation.id).await?;
+    let answer = handle.resume(name.clone(), operation).await?;
     answered(&handle, Kind::Resume, &name, answer).await
 }
 
 /// `POST .../{id}/cancel`, with an optional body `{"reason", "within"}`; `within` is a duration such as `5 min`.
-pub(super) async fn cancel(
-    State(handle): State<Handle>,
-    InstancePath(name): InstancePath,
-    Strict(NoQuery {}): Strict<NoQuery>,
-    operation: Operation,
-    body: JsonBody,
-) -> Result<Response, Refusal> {
+pub(super) async fn cancel(Asked { handle, name, operation, body }: Asked) -> Result<Response, Refusal> {
     let CancelBody { reason, within } = body.read()?;
     let reason = checked(reason)?;
     let within = within.map(|text| read_within(&text)).transpose()?;
-    let answer = handle.cancel(name.clone(), operation.id, reason, within).await?;
+    let answer = handle.cancel(name.clone(), operation, reason, within).await?;
     answered(&handle, Kind::Cancel, &name, answer).await
 }
 
 /// `POST .../{id}/terminate`, with an optional body `{"reason"}`.
-pub(super) async fn terminate(
-    State(handle): State<Handle>,
-    InstancePath(name): InstancePath,
-    Strict(NoQuery {}): Strict<NoQuery>,
-    operation: Operation,
-    body: JsonBody,
-) -> Result<Response, Refusal> {
+pub(super) async fn terminate(Asked { handle, name, operation, body }: Asked) -> Result<Response, Refusal> {
     let TerminateBody { reason } = body.read()?;
-    let answer = handle.terminate(name.clone(), operation.id, checked(reason)?).await?;
+    let answer = handle.terminate(name.clone(), operation, checked(reason)?).await?;
     answered(&handle, Kind::Terminate, &name, answer).await
 }
 
 /// `POST .../{id}/retry`.
-pub(super) async fn retry(
-    State(handle): State<Handle>,
-    InstancePath(name): InstancePath,
-    Strict(NoQuery {}): Strict<NoQuery>,
-    operation: Operation,
-    body: JsonBody,
-) -> Result<Response, Refusal> {
+pub(super) async fn retry(Asked { handle, name, operation, body }: Asked) -> Result<Response, Refusal> {
     let EmptyBody {} = body.read()?;
-    let answer = handle.retry(name.clone(), operation.id).await?;
+    let answer = handle.retry(name.clone(), operation).await?;
     answered(&handle, Kind::Retry, &name, answer).await
 }
 
 /// `POST .../{id}/restart`, with an optional body `{"from": {"name", "count", "kind"}}`.
-pub(super) async fn restart(
-    State(handle): State<Handle>,
-    InstancePath(name): InstancePath,
-    Strict(NoQuery {}): Strict<NoQuery>,
-    operation: Operation,
-    body: JsonBody,
-) -> Result<Response, Refusal> {
+pub(super) async fn restart(Asked { handle, name, operation, body }: Asked) -> Result<Response, Refusal> {
     let RestartBody { from } = body.read()?;
     let from = from.map(call).transpose()?;
-    let answer = handle.restart(name.clone(), operation.id, from).await?;
+    let answer = handle.restart(name.clone(), operation, from).await?;
     answered(&handle, Kind::Restart, &name, answer).await
 }
 
@@ -199,24 +163,13 @@ async fn answered(
     answer: Answer,
 ) -> Result<Response, Refusal> {
     let operation = operation.word();
-    match answer {
-        Answer::Done | Answer::Nothing => Ok(done(handle, name).await),
-        Answer::Refused(status) => Err(Refusal::NotAllowed { operation, status }),
-        Answer::Forbidden(status) => Err(Refusal::Forbidden { operation, status }),
-        Answer::Moved => Err(Refusal::Moved { operation }),
-        Answer::NotParked => Err(Refusal::NotParked),
-        Answer::NotFound => Err(not_found(name)),
-        Answer::Granted
-        | Answer::NotGranted
-        | Answer::Taken
-        | Answer::Fenced
-        | Answer::FromTheFuture
-        | Answer::Parked
-        | Answer::Created
-        | Answer::Exists(_)
-        | Answer::Conflict(_)
-        | Answer::EventIdTaken
-        | Answer::MailboxFull => Err(Refusal::Bug(format!("{operation} was answered with {answer:?}"))),
+    match answer.operated() {
+        Some(Operated::Done) => Ok(done(handle, name).await),
+        Some(Operated::NotAllowed(status)) => Err(Refusal::NotAllowed { operation, status }),
+        Some(Operated::Moved) => Err(Refusal::Moved { operation }),
+        Some(Operated::NotParked) => Err(Refusal::NotParked),
+        Some(Operated::NotFound) => Err(not_found(name)),
+        None => Err(Refusal::Bug(format!("{operation} was answered with {answer:?}"))),
     }
 }
 

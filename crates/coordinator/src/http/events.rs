@@ -6,7 +6,7 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use everstep_engine::{Answer, mailbox::EventId};
+use everstep_engine::{Answer, Operated, mailbox::EventId};
 use everstep_protocol::{EventKey, Payload};
 use serde::Deserialize;
 use serde_json::json;
@@ -41,28 +41,22 @@ pub(super) async fn send(
         error => Refusal::Engine(error),
     })?;
     match answer {
-        Answer::Done | Answer::Nothing => {
+        Answer::EventIdTaken => return Err(Refusal::EventIdTaken(operation.id)),
+        Answer::MailboxFull => return Err(Refusal::MailboxFull(handle.limits().events_unread)),
+        _ => {}
+    }
+    match answer.operated() {
+        Some(Operated::Done) => {
             let accepted = json!({
                 "namespace": name.namespace, "workflow": name.workflow, "id": name.id, "type": kind, "event": operation.id,
             });
             Ok((StatusCode::ACCEPTED, Json(accepted)).into_response())
         }
-        Answer::Refused(status) => Err(Refusal::NotAllowed { operation: "an event", status }),
-        Answer::NotFound => Err(not_found(&name)),
-        Answer::EventIdTaken => Err(Refusal::EventIdTaken(operation.id)),
-        Answer::MailboxFull => Err(Refusal::MailboxFull(handle.limits().events_unread)),
-        Answer::Granted
-        | Answer::NotGranted
-        | Answer::Taken
-        | Answer::Fenced
-        | Answer::FromTheFuture
-        | Answer::Parked
-        | Answer::NotParked
-        | Answer::Created
-        | Answer::Exists(_)
-        | Answer::Conflict(_)
-        | Answer::Forbidden(_)
-        | Answer::Moved => Err(Refusal::Bug(format!("an event was answered with {answer:?}"))),
+        Some(Operated::NotAllowed(status)) => Err(Refusal::NotAllowed { operation: "an event", status }),
+        Some(Operated::NotFound) => Err(not_found(&name)),
+        Some(Operated::Moved | Operated::NotParked) | None => {
+            Err(Refusal::Bug(format!("an event was answered with {answer:?}")))
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use uuid::Uuid;
 
 use super::problem::Refusal;
+use crate::Handle;
 
 const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
 const OPERATION_LEN_MAX: usize = 100;
@@ -181,6 +182,28 @@ impl JsonBody {
             return Ok(T::default());
         }
         read_json(&self.0)
+    }
+}
+
+/// What every operation on an instance is asked with: a body, by whom it is known when it is repeated, and no query.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) handle: Handle,
+    pub(super) name: NameKey,
+    pub(super) operation: String,
+    pub(super) body: JsonBody,
+}
+
+impl FromRequest<Handle> for Asked {
+    type Rejection = Refusal;
+
+    async fn from_request(request: Request, handle: &Handle) -> Result<Self, Refusal> {
+        let (mut parts, body) = request.into_parts();
+        let InstancePath(name) = InstancePath::from_request_parts(&mut parts, handle).await?;
+        let Strict(NoQuery {}) = Strict::from_request_parts(&mut parts, handle).await?;
+        let operation = Operation::from_request_parts(&mut parts, handle).await?.id;
+        let body = JsonBody::from_request(Request::from_parts(parts, body), handle).await?;
+        Ok(Self { handle: handle.clone(), name, operation, body })
     }
 }
 

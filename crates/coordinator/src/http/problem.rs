@@ -5,7 +5,6 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use everstep_engine::{Status, StatusWord};
 use everstep_protocol::{name::NameError, payload::PayloadError};
 use serde::Serialize;
 
@@ -92,11 +91,8 @@ pub(super) enum Refusal {
     #[error("the store did not confirm in time, so it is not known whether the instance was started")]
     Unknown { id: Option<String>, repeatable: bool },
     /// The operation is not allowed in this status.
-    #[error("{operation} is not possible, the instance is {}", .status.word())]
-    NotAllowed { operation: &'static str, status: Status },
-    /// The operation is not allowed in this status of an open instance.
-    #[error("{operation} is not possible, the instance is {}", .status.word())]
-    Forbidden { operation: &'static str, status: StatusWord },
+    #[error("{operation} is not possible, the instance is {status}")]
+    NotAllowed { operation: &'static str, status: &'static str },
     /// The instance moved on faster than the operation could be prepared.
     #[error("{operation} was not done: the instance moved on meanwhile; nothing has changed")]
     Moved { operation: &'static str },
@@ -150,9 +146,7 @@ impl Refusal {
             Self::Unknown { .. } | Self::EventUnknown { .. } => {
                 (S::SERVICE_UNAVAILABLE, "unknown", "The outcome is not known")
             }
-            Self::NotAllowed { .. } | Self::Forbidden { .. } => {
-                (S::CONFLICT, "not_allowed", "Not allowed in this status")
-            }
+            Self::NotAllowed { .. } => (S::CONFLICT, "not_allowed", "Not allowed in this status"),
             Self::Moved { .. } => (S::CONFLICT, "moved", "The instance moved on"),
             Self::NotParked => (S::CONFLICT, "not_parked", "The instance is not parked"),
             Self::NotHealthy(_) => (S::SERVICE_UNAVAILABLE, "not_ready", "Not ready"),
@@ -196,7 +190,7 @@ impl Refusal {
                 ));
             }
             Self::Moved { .. } => "pause the instance first, then try again",
-            Self::Forbidden { operation: "delete", .. } => {
+            Self::NotAllowed { operation: "delete", .. } => {
                 "ask for it to be terminated first, or wait for its end"
             }
             Self::Bug(_) => "please report it, with the coordinator's log",

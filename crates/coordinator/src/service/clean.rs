@@ -53,7 +53,7 @@ async fn expire(shared: &Arc<Shared>) -> Result<u32, Error> {
     }
     let mut deleted = 0;
     for answer in answers {
-        deleted += u32::from(matches!(answer.await, Ok(told) if told.answer == Answer::Done));
+        deleted += u32::from(matches!(answer.await, Ok(Ok(told)) if told.answer == Answer::Done));
     }
     Ok(deleted)
 }

@@ -2,7 +2,7 @@
 //! its own id, use [`Embedded::handle`](super::Embedded::handle).
 
 use everstep_coordinator::Handle;
-use everstep_engine::{Answer, start::NameKey};
+use everstep_engine::{Answer, Operated, start::NameKey};
 use everstep_protocol::{Call, CallKind, CallName, Millis, SessionId, duration::IntoMillis, name::NameError};
 
 use super::{EmbeddedError, InstanceView};
@@ -42,6 +42,9 @@ pub enum OperationError {
     /// A text is no duration.
     #[error("{0}")]
     Duration(String),
+    /// The engine contradicts itself; whether it was done is not known.
+    #[error("{0}: this is a bug, please report it")]
+    Bug(String),
     /// The coordinator failed.
     #[error(transparent)]
     Coordinator(#[from] everstep_coordinator::Error),
@@ -118,29 +121,16 @@ impl InstanceHandle {
     }
 
     fn done(&self, operation: &'static str, answer: &Answer) -> Done {
-        match answer {
-            Answer::Refused(status) => Err(OperationError::Refused { operation, status: status.word() }),
-            Answer::Forbidden(status) => Err(OperationError::Refused { operation, status: status.word() }),
-            Answer::NotParked => Err(OperationError::Refused { operation, status: "not parked" }),
-            Answer::Moved => Err(OperationError::Moved(operation)),
-            Answer::NotFound => Err(OperationError::NotFound {
+        match answer.operated() {
+            Some(Operated::Done) => Ok(()),
+            Some(Operated::NotAllowed(status)) => Err(OperationError::Refused { operation, status }),
+            Some(Operated::NotParked) => Err(OperationError::Refused { operation, status: "not parked" }),
+            Some(Operated::Moved) => Err(OperationError::Moved(operation)),
+            Some(Operated::NotFound) => Err(OperationError::NotFound {
                 workflow: self.name.workflow.to_string(),
                 id: self.name.id.to_string(),
             }),
-            Answer::Done
-            | Answer::Nothing
-            | Answer::Granted
-            | Answer::NotGranted
-            | Answer::Taken
-            | Answer::Fenced
-            | Answer::FromTheFuture
-            | Answer::Parked
-            | Answer::Created
-            | Answer::Exists(_)
-            | Answer::Conflict(_)
-            // These are told to senders of events alone.
-            | Answer::EventIdTaken
-            | Answer::MailboxFull => Ok(()),
+            None => Err(OperationError::Bug(format!("{operation} was answered with {answer:?}"))),
         }
     }
 }
