@@ -117,8 +117,9 @@ impl Scene {
         self.look(uid, &[]).await.heads.remove(&uid).expect("there is such an instance")
     }
 
+    /// The journal of an instance's current run.
     pub(crate) async fn journal(&self, uid: InstanceUid) -> Vec<Entry> {
-        let range = Range { uid, run: Run(1), after: Position(0) };
+        let range = Range { uid, run: self.head(uid).await.run, after: Position(0) };
         self.store.journal(vec![range], usize::MAX).await.expect("it reads").remove(0)
     }
 
