@@ -3,6 +3,9 @@
 -- Every per-instance table leads with the instance's internal id, a UUIDv7: inserts go to the right edge, and the tables
 -- can be hash-partitioned by it. There are no foreign keys and no triggers: the head's row lock protects the side rows.
 -- A text that people choose is compared by its bytes (COLLATE "C").
+--
+-- A second index that shares columns with the primary key has a condition that every row meets: only a statement that repeats it
+-- can use the index. Else the planner takes it for searches by the key while the table is small, and keeps to it (rule W37).
 
 CREATE FUNCTION everstep_clock() RETURNS bigint LANGUAGE sql VOLATILE AS
 $$ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint $$;
@@ -14,8 +17,8 @@ CREATE TABLE installation (
 );
 INSERT INTO installation (incarnation) VALUES (1);
 
--- The heads: one row an instance, locked by every decision. Immutable columns first, nothing that changes before the end is indexed, so
--- that updates of an open one stay heap-only (rule W24). What an open instance is doing follows from the side tables.
+-- The heads: one row an instance, locked by every decision. Immutable columns first, nothing that changes is indexed, so that all
+-- updates stay heap-only (rule W24). What an instance is doing, or that it has ended, is found by the side tables.
 CREATE TABLE instance (
     id uuid PRIMARY KEY,
     created_at bigint NOT NULL,
@@ -48,11 +51,6 @@ COMMENT ON COLUMN instance.keep_failed IS 'the same from any other end';
 -- Lists of one workflow, newest first. All its columns are immutable. The id is in it as bytes, which order as the id does:
 -- while the table is small, the planner would else search this index for an id, and read all of it (rule W37).
 CREATE INDEX instance_by_workflow ON instance (namespace, workflow, uuid_send(id));
--- Lists of one final status, newest first. The status changes once in a head's life, so that one update of an instance is not
--- heap-only; all that are made while it is open stay so.
-CREATE INDEX instance_ended ON instance (namespace, status, uuid_send(id)) WHERE status <> 0;
--- What went wrong in one workflow: few rows, however many others there are.
-CREATE INDEX instance_failed ON instance (namespace, workflow, status, uuid_send(id)) WHERE status > 1;
 
 -- What users call an instance.
 CREATE TABLE instance_name (
@@ -78,9 +76,8 @@ CREATE TABLE message_decision (
 -- A decision that met an instance is kept as long as that, so cleaning never looks at it.
 CREATE INDEX message_decision_by_time ON message_decision (decided_at)
     WHERE substr(answer, 1, 7) NOT IN ('created', 'exists:', 'conflic');
--- A deleted instance takes them along; what is to outlive it gets another answer, and is cleaned by its time. The id leads, so
--- that no search for a message, which names namespace and workflow too, can take this index (rule W37).
-CREATE INDEX message_decision_by_instance ON message_decision (id, workflow, namespace);
+-- A deleted instance takes them along; what is to outlive it gets another answer, and is cleaned by its time.
+CREATE INDEX message_decision_by_instance ON message_decision (id, workflow, namespace) WHERE id <> '';
 
 -- The journals: insert-only. `entry` is the fact as MessagePack without its payload, `payload` the JSON text that was
 -- taken out of it: a step's output, an input, the instance's output.
@@ -168,7 +165,7 @@ CREATE TABLE event (
     type text COLLATE "C" NOT NULL,
     key text COLLATE "C" NOT NULL,
     app_id text COLLATE "C" NOT NULL,
-    event_id text COLLATE "C" NOT NULL,
+    event_id text COLLATE "C" NOT NULL CHECK (event_id <> ''),
     call bytea CHECK (octet_length(call) = 16),
     fingerprint bytea NOT NULL CHECK (octet_length(fingerprint) = 32),
     payload text,
@@ -177,7 +174,7 @@ CREATE TABLE event (
     CONSTRAINT a_payload_is_here_or_in_the_journal CHECK ((payload IS NULL) = (position IS NOT NULL)),
     CONSTRAINT a_place_is_whole CHECK ((position IS NULL) = (run IS NULL))
 );
-CREATE UNIQUE INDEX event_by_id ON event (instance, app_id, event_id);
+CREATE UNIQUE INDEX event_by_id ON event (instance, app_id, event_id) WHERE event_id <> '';
 CREATE INDEX event_unread ON event (instance, type, sequence) WHERE unread;
 CREATE INDEX event_unread_by_key ON event (instance, type, key, sequence) WHERE unread AND key <> '';
 CREATE INDEX event_by_call ON event (instance, call, run) WHERE call IS NOT NULL;
@@ -213,12 +210,19 @@ CREATE TABLE control (
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX control_by_deadline ON control (cancel_until) WHERE cancel_until IS NOT NULL;
 
--- When ended instances are deleted (rule P32).
-CREATE TABLE expiry (
+-- One row an ended instance: by it those of one final status are listed, and deleted when their time has come (rule P32). It is
+-- apart from the head so that a head's updates stay heap-only to its end.
+CREATE TABLE ended (
     instance uuid PRIMARY KEY,
-    delete_at bigint NOT NULL
+    delete_at bigint NOT NULL,
+    status smallint NOT NULL CHECK (status BETWEEN 1 AND 4),
+    namespace text COLLATE "C" NOT NULL,
+    workflow text COLLATE "C" NOT NULL
 );
-CREATE INDEX expiry_by_time ON expiry (delete_at);
+CREATE INDEX ended_by_time ON ended (delete_at);
+-- Lists, newest first; and of what went wrong in one workflow, which are few rows, however many others there are.
+CREATE INDEX ended_by_status ON ended (namespace, status, instance) WHERE status > 0;
+CREATE INDEX ended_failed ON ended (namespace, workflow, status, instance) WHERE status > 1;
 
 -- Deleted instances whose journals are still to be removed, a part at a time.
 CREATE TABLE journal_cut (

@@ -38,9 +38,6 @@ CREATE TABLE instance (
 
 -- What is open stays small, so that lists of it do not walk all that has ended.
 CREATE INDEX instance_open ON instance (uid) WHERE status = 0;
--- Lists of one final status, newest first; and of what went wrong in one workflow, which are few rows.
-CREATE INDEX instance_ended ON instance (namespace, status, uid) WHERE status > 0;
-CREATE INDEX instance_failed ON instance (namespace, workflow, status, uid) WHERE status > 1;
 
 CREATE TABLE instance_name (
     namespace   TEXT NOT NULL,
@@ -200,12 +197,18 @@ CREATE TABLE control (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX control_deadline ON control (cancel_until) WHERE cancel_until IS NOT NULL;
 
--- When ended instances are deleted (rule P32).
-CREATE TABLE expiry (
+-- One row an ended instance: by it those of one final status are listed, and deleted when their time has come (rule P32).
+CREATE TABLE ended (
     uid       BLOB    NOT NULL PRIMARY KEY,
+    namespace TEXT    NOT NULL,
+    workflow  TEXT    NOT NULL,
+    status    INTEGER NOT NULL CHECK (status BETWEEN 1 AND 4),
     delete_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX expiry_time ON expiry (delete_at);
+CREATE INDEX ended_time ON ended (delete_at);
+-- Lists, newest first; and of what went wrong in one workflow, which are few rows.
+CREATE INDEX ended_status ON ended (namespace, status, uid);
+CREATE INDEX ended_failed ON ended (namespace, workflow, status, uid) WHERE status > 1;
 
 -- Deleted instances whose journals are still to be removed, a part at a time.
 CREATE TABLE journal_cut (

@@ -16,7 +16,7 @@ use everstep_protocol::{
     message::{CoordinatorItem, FenceReason},
 };
 
-pub use self::writes::{Deleted, DeliveryRow, JournalRow, NameRow, ReadyRow, Writes};
+pub use self::writes::{Deleted, DeliveryRow, EndedRow, JournalRow, NameRow, ReadyRow, Writes};
 use crate::{
     decide::{Context, decide},
     effect::{Answer, Change, Decision, Effect},
@@ -441,10 +441,10 @@ fn overlay(rows: &mut Rows, uid: InstanceUid, change: Change, now: Timestamp) {
         Change::ControlEnd => {
             rows.controls.remove(&uid);
         }
-        Change::Expiry(at) => {
+        Change::Ended(at) => {
             rows.expiries.insert(uid, at);
         }
-        Change::ExpiryEnd => {
+        Change::EndedNoMore => {
             rows.expiries.remove(&uid);
         }
         Change::Park(parked) => {

@@ -72,10 +72,10 @@ pub enum Change {
     Control(Control),
     /// None is, or no longer.
     ControlEnd,
-    /// It has ended and is to be deleted then.
-    Expiry(Timestamp),
-    /// It is not, or no longer.
-    ExpiryEnd,
+    /// It has ended, and is to be deleted then.
+    Ended(Timestamp),
+    /// It is open again.
+    EndedNoMore,
     /// It is deleted.
     Delete(Forget),
     /// The instance is parked.

@@ -12,7 +12,7 @@ use everstep_protocol::{
     journal::{Entry, Parked},
 };
 
-use super::writes::{Deleted, DeliveryRow, JournalRow, NameRow, ReadyRow, Writes};
+use super::writes::{Deleted, DeliveryRow, EndedRow, JournalRow, NameRow, ReadyRow, Writes};
 use crate::{
     effect::{Change, Forget},
     head::Head,
@@ -108,7 +108,7 @@ pub(super) struct Fold {
     remotes: Table<(InstanceUid, CallHash), RemoteRow>,
     parked: Table<InstanceUid, (Timestamp, Parked)>,
     controls: Table<InstanceUid, Control>,
-    expiries: Table<InstanceUid, Timestamp>,
+    ended: Table<InstanceUid, EndedRow>,
     cleared: BTreeSet<InstanceUid>,
     waits_due: BTreeSet<InstanceUid>,
     rest: Writes,
@@ -183,8 +183,8 @@ impl Fold {
                 self.controls.replace_or_insert(uid, *control, rows.controls.contains_key(&uid));
             }
             Change::ControlEnd => self.controls.delete(uid),
-            Change::Expiry(at) => self.expiries.insert(uid, *at),
-            Change::ExpiryEnd => self.expiries.delete(uid),
+            Change::Ended(delete_at) => self.ended.insert(uid, EndedRow::of(head, *delete_at)),
+            Change::EndedNoMore => self.ended.delete(uid),
             Change::Delete(forget) => self.delete(head, *forget),
             Change::Park(parked) => self.parked.insert(uid, (now, parked.clone())),
             Change::ParkEnd => self.parked.delete(uid),
@@ -250,7 +250,7 @@ impl Fold {
         self.remotes.retain(|(other, _)| *other != uid);
         self.parked.retain(|other| *other != uid);
         self.controls.retain(|other| *other != uid);
-        self.expiries.retain(|other| *other != uid);
+        self.ended.retain(|other| *other != uid);
         self.waits_due.remove(&uid);
         let name = NameKey {
             namespace: head.namespace.clone(),
@@ -319,9 +319,9 @@ impl Fold {
         let (deletes, inserts) = self.controls.split();
         writes.control_deletes = deletes;
         writes.controls = inserts;
-        let (deletes, inserts) = self.expiries.split();
-        writes.expiry_deletes = deletes;
-        writes.expiries = inserts;
+        let (deletes, inserts) = self.ended.split();
+        writes.ended_deletes = deletes;
+        writes.ended = inserts.into_iter().map(|(_, row)| row).collect();
         writes.waits_due = self.waits_due.into_iter().collect();
         writes.cleared = self.cleared.into_iter().collect();
         writes

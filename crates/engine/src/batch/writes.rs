@@ -7,7 +7,7 @@ use everstep_protocol::{
 
 use crate::{
     effect::{Answer, Forget},
-    head::Head,
+    head::{Head, Status},
     lifecycle::Lifecycle,
     mailbox::{AwaitedKey, Delivery, EventRow},
     rows::{Control, Lease, RemoteRow, Subject, WaitRow},
@@ -59,10 +59,10 @@ pub struct Writes {
     pub control_deletes: Vec<InstanceUid>,
     /// Pauses and cancels in force.
     pub controls: Vec<(InstanceUid, Control)>,
-    /// Instances that are not to be deleted at a time that is known.
-    pub expiry_deletes: Vec<InstanceUid>,
-    /// When ended instances are to be deleted.
-    pub expiries: Vec<(InstanceUid, Timestamp)>,
+    /// Instances that are open again.
+    pub ended_deletes: Vec<InstanceUid>,
+    /// Instances that have ended.
+    pub ended: Vec<EndedRow>,
     /// Instances that are deleted. Their journals are cut off, and swept later.
     pub deleted: Vec<Deleted>,
     /// Instances that are no longer parked.
@@ -75,6 +75,33 @@ pub struct Writes {
     pub outbox: Vec<Lifecycle>,
     /// Lifecycle messages that were confirmed: their rows are deleted.
     pub sent: Vec<(InstanceUid, Run)>,
+}
+
+/// An instance that has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndedRow {
+    /// The instance.
+    pub uid: InstanceUid,
+    /// Its namespace.
+    pub namespace: Namespace,
+    /// Its workflow.
+    pub workflow: WorkflowName,
+    /// How it has ended.
+    pub status: Status,
+    /// When it is to be deleted (rule P32).
+    pub delete_at: Timestamp,
+}
+
+impl EndedRow {
+    pub(super) fn of(head: &Head, delete_at: Timestamp) -> Self {
+        Self {
+            uid: head.uid,
+            namespace: head.namespace.clone(),
+            workflow: head.workflow.clone(),
+            status: head.status,
+            delete_at,
+        }
+    }
 }
 
 /// A deleted instance.
@@ -166,8 +193,8 @@ impl Writes {
             && self.waits_due.is_empty()
             && self.control_deletes.is_empty()
             && self.controls.is_empty()
-            && self.expiry_deletes.is_empty()
-            && self.expiries.is_empty()
+            && self.ended_deletes.is_empty()
+            && self.ended.is_empty()
             && self.deleted.is_empty()
             && self.parked_deletes.is_empty()
             && self.parked.is_empty()

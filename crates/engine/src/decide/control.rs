@@ -111,7 +111,7 @@ impl Draft<'_> {
         self.control = None;
         self.changes.push(Change::Everything);
         let delete_at = self.context.retention.delete_at(&self.head, self.context.now);
-        self.changes.push(Change::Expiry(delete_at));
+        self.changes.push(Change::Ended(delete_at));
         self.changes.push(Change::Outbox(Lifecycle {
             instance: self.uid(),
             head: Box::new(self.head.clone()),

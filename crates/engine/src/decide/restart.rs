@@ -74,7 +74,7 @@ fn begin(draft: &mut Draft<'_>) {
         draft.effects.push(Effect::Item(lease.session, item));
     }
     if draft.head.status.is_ended() {
-        draft.changes.push(Change::ExpiryEnd);
+        draft.changes.push(Change::EndedNoMore);
     }
     draft.changes.push(Change::Everything);
     draft.control = None;

@@ -618,8 +618,8 @@ impl Store {
         }
         delete(&mut tables.controls, &writes.control_deletes);
         insert(&mut tables.controls, writes.controls.iter().copied());
-        delete(&mut tables.expiries, &writes.expiry_deletes);
-        insert(&mut tables.expiries, writes.expiries.iter().copied());
+        delete(&mut tables.expiries, &writes.ended_deletes);
+        insert(&mut tables.expiries, writes.ended.iter().map(|row| (row.uid, row.delete_at)));
         insert(
             &mut tables.outbox,
             writes.outbox.iter().map(|row| ((row.instance, row.head.run), row.clone())),

@@ -21,8 +21,8 @@ const DUTIES: &str = include_str!("sql/duties.sql");
 /// By the index `control_by_deadline`.
 const OVERDUE: &str = "SELECT instance FROM control
     WHERE cancel_until <= (SELECT everstep_clock()) ORDER BY cancel_until LIMIT $1::bigint";
-/// By the index `expiry_by_time`.
-const EXPIRED: &str = "SELECT instance FROM expiry
+/// By the index `ended_by_time`.
+const EXPIRED: &str = "SELECT instance FROM ended
     WHERE delete_at <= (SELECT everstep_clock()) ORDER BY delete_at LIMIT $1::bigint";
 const RELEASE: &str = "DELETE FROM duty WHERE coordinator = $1::uuid";
 

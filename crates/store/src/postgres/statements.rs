@@ -39,7 +39,7 @@ statements! {
     CALLS = file!("calls");
     OPERATIONS = file!("operations");
     FIRSTS = file!("firsts");
-    EXPIRIES = "SELECT instance, delete_at FROM expiry WHERE instance = ANY($1::uuid[])";
+    EXPIRIES = "SELECT instance, delete_at FROM ended WHERE instance = ANY($1::uuid[])";
     NAMES = file!("names");
     MESSAGES = file!("messages");
     EVENT_IDS = file!("event_ids");
@@ -101,8 +101,9 @@ statements! {
     CONTROL_DELETE = "DELETE FROM control WHERE instance = ANY($1::uuid[])";
     CONTROL_INSERT = "INSERT INTO control (instance, paused_at, cancel_position, cancel_until)
         SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[])";
-    EXPIRY_DELETE = "DELETE FROM expiry WHERE instance = ANY($1::uuid[])";
-    EXPIRY_INSERT = "INSERT INTO expiry (instance, delete_at) SELECT * FROM unnest($1::uuid[], $2::bigint[])";
+    ENDED_DELETE = "DELETE FROM ended WHERE instance = ANY($1::uuid[])";
+    ENDED_INSERT = "INSERT INTO ended (instance, delete_at, status, namespace, workflow)
+        SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::smallint[], $4::text[], $5::text[])";
     HEADS_DELETE = "DELETE FROM instance WHERE id = ANY($1::uuid[])";
     READY_ALL_DELETE = "DELETE FROM ready WHERE instance = ANY($1::uuid[])";
     OPERATIONS_DELETE = "DELETE FROM operation WHERE instance = ANY($1::uuid[])";

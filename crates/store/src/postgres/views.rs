@@ -120,9 +120,11 @@ async fn page(client: &Object, filter: &Filter, cursor: Option<&Cursor>, limit: 
 }
 
 macro_rules! list {
-    ($from:literal, $where:literal, $workflow:literal, $order:literal, $before:literal) => {
+    ($id:literal, $from:literal, $where:literal, $workflow:literal, $order:literal, $before:literal) => {
         concat!(
-            "SELECT i.id FROM ",
+            "SELECT ",
+            $id,
+            " FROM ",
             $from,
             " WHERE i.namespace = $1::text ",
             $where,
@@ -143,9 +145,9 @@ macro_rules! list {
 macro_rules! sides {
     ($by_workflow:expr, $from:literal, $where:literal) => {
         if $by_workflow {
-            list!($from, $where, "i.workflow = $4::text", "t.instance", "$2::uuid")
+            list!("i.id", $from, $where, "i.workflow = $4::text", "t.instance", "$2::uuid")
         } else {
-            list!($from, $where, "$4::text = ''", "t.instance", "$2::uuid")
+            list!("i.id", $from, $where, "$4::text = ''", "t.instance", "$2::uuid")
         }
     };
 }
@@ -154,20 +156,27 @@ macro_rules! sides {
 macro_rules! heads {
     ($by_workflow:expr, $where:literal) => {
         if $by_workflow {
-            list!("instance i", $where, "i.workflow = $4::text", "uuid_send(i.id)", "uuid_send($2::uuid)")
+            list!(
+                "i.id",
+                "instance i",
+                $where,
+                "i.workflow = $4::text",
+                "uuid_send(i.id)",
+                "uuid_send($2::uuid)"
+            )
         } else {
-            list!("instance i", $where, "$4::text = ''", "i.id", "$2::uuid")
+            list!("i.id", "instance i", $where, "$4::text = ''", "i.id", "$2::uuid")
         }
     };
 }
 
-/// Found from the heads by a final status: by the index `instance_ended`, or for a workflow by `instance_failed`.
+/// Found by a final status: by the index `ended_by_status`, or for a workflow by `ended_failed`.
 macro_rules! ended {
     ($by_workflow:expr, $where:literal) => {
         if $by_workflow {
-            list!("instance i", $where, "i.workflow = $4::text", "uuid_send(i.id)", "uuid_send($2::uuid)")
+            list!("i.instance", "ended i", $where, "i.workflow = $4::text", "i.instance", "$2::uuid")
         } else {
-            list!("instance i", $where, "$4::text = ''", "uuid_send(i.id)", "uuid_send($2::uuid)")
+            list!("i.instance", "ended i", $where, "$4::text = ''", "i.instance", "$2::uuid")
         }
     };
 }

@@ -93,7 +93,7 @@ async fn deleted<'a>(writes: &'a Writes, now: Timestamp, trip: &mut Trip<'a>) ->
         sql::ATTENTION_DELETE,
         sql::OPERATIONS_DELETE,
         sql::CONTROL_DELETE,
-        sql::EXPIRY_DELETE,
+        sql::ENDED_DELETE,
         sql::JOURNAL_CUT,
     ] {
         trip.execute(statement, params![uids.clone()]).await?;
@@ -142,13 +142,19 @@ async fn controls<'a>(writes: &'a Writes, now: Timestamp, trip: &mut Trip<'a>) -
         ];
         trip.execute(sql::CONTROL_INSERT, params).await?;
     }
-    if !writes.expiry_deletes.is_empty() {
-        trip.execute(sql::EXPIRY_DELETE, params![ids(&writes.expiry_deletes)]).await?;
+    if !writes.ended_deletes.is_empty() {
+        trip.execute(sql::ENDED_DELETE, params![ids(&writes.ended_deletes)]).await?;
     }
-    if !writes.expiries.is_empty() {
-        let (instances, times): (Vec<Uuid>, Vec<i64>) =
-            writes.expiries.iter().map(|(uid, at)| (uid.0, at.0)).unzip();
-        trip.execute(sql::EXPIRY_INSERT, params![instances, times]).await?;
+    if !writes.ended.is_empty() {
+        let rows = &writes.ended;
+        let params = params![
+            rows.iter().map(|row| row.uid.0).collect::<Vec<_>>(),
+            rows.iter().map(|row| row.delete_at.0).collect::<Vec<_>>(),
+            rows.iter().map(|row| row.status.code()).collect::<Vec<_>>(),
+            rows.iter().map(|row| row.namespace.as_str()).collect::<Vec<_>>(),
+            rows.iter().map(|row| row.workflow.as_str()).collect::<Vec<_>>(),
+        ];
+        trip.execute(sql::ENDED_INSERT, params).await?;
     }
     Ok(())
 }

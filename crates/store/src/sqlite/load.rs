@@ -37,7 +37,7 @@ const PARKED: &str = "SELECT code, message FROM attention WHERE uid = ?1";
 const OPERATION: &str = "SELECT answer FROM operation WHERE uid = ?1 AND operation = ?2";
 const FIRST: &str = "SELECT at, entry, payload FROM journal
     WHERE uid = ?1 AND run = (SELECT run FROM instance WHERE uid = ?1) AND position = 1";
-const EXPIRY: &str = "SELECT delete_at FROM expiry WHERE uid = ?1";
+const EXPIRY: &str = "SELECT delete_at FROM ended WHERE uid = ?1";
 const NAME: &str = "SELECT name.uid, name.fingerprint, instance.status FROM instance_name name
     JOIN instance ON instance.uid = name.uid
     WHERE name.namespace = ?1 AND name.workflow = ?2 AND name.id = ?3";

@@ -17,8 +17,8 @@ const DUE: &str = "SELECT uid, call, due_at FROM wait WHERE due_at >= ?1 AND due
 const NEXT: &str = "SELECT min(due_at) FROM wait WHERE due_at > ?1";
 /// By the index `control_deadline`.
 const OVERDUE: &str = "SELECT uid FROM control WHERE cancel_until <= ?1 ORDER BY cancel_until LIMIT ?2";
-/// By the index `expiry_time`.
-const EXPIRED: &str = "SELECT uid FROM expiry WHERE delete_at <= ?1 ORDER BY delete_at LIMIT ?2";
+/// By the index `ended_time`.
+const EXPIRED: &str = "SELECT uid FROM ended WHERE delete_at <= ?1 ORDER BY delete_at LIMIT ?2";
 const DUTY: &str = "INSERT INTO duty (name, coordinator, until_at) VALUES (?1, ?2, ?3)
     ON CONFLICT (name) DO UPDATE SET coordinator = excluded.coordinator, until_at = excluded.until_at
     WHERE coordinator = excluded.coordinator OR until_at <= ?4";

@@ -190,10 +190,10 @@ fn listed(
     cursor: Option<Cursor>,
     limit: u64,
 ) -> fault::Result<Vec<InstanceUid>> {
-    let condition = filter.status.map_or("TRUE", condition);
+    let (table, condition) = filter.status.map_or(("instance", "TRUE"), condition);
     let (after, workflow) = (cursor.map(|cursor| *cursor.0.0.as_bytes()), &filter.workflow);
     let sql = format!(
-        "SELECT uid FROM instance WHERE namespace = ?1 AND {} AND {} AND {condition} ORDER BY uid DESC LIMIT ?2",
+        "SELECT uid FROM {table} WHERE namespace = ?1 AND {} AND {} AND {condition} ORDER BY uid DESC LIMIT ?2",
         if workflow.is_some() { "workflow = ?3" } else { "?3 IS NULL" },
         if after.is_some() { "uid < ?4" } else { "?4 IS NULL" },
     );
@@ -208,10 +208,10 @@ fn listed(
     Ok(uids)
 }
 
-/// [`StatusWord::derive`] as a condition; a test holds the two together. `status > 0` and `status > 1` name the
-/// partial indexes of what has ended and what failed.
-const fn condition(status: StatusWord) -> &'static str {
-    match status {
+/// [`StatusWord::derive`] as a condition on a table; a test holds the two together. `status > 1` names the partial index of
+/// what failed.
+const fn condition(status: StatusWord) -> (&'static str, &'static str) {
+    let open = match status {
         StatusWord::Running => {
             "status = 0 AND uid IN (SELECT uid FROM lease WHERE subject = zeroblob(16))
             AND NOT EXISTS (SELECT 1 FROM control WHERE control.uid = instance.uid AND paused_at IS NOT NULL)"
@@ -240,11 +240,12 @@ const fn condition(status: StatusWord) -> &'static str {
             AND NOT EXISTS (SELECT 1 FROM ready WHERE ready.uid = instance.uid AND subject = zeroblob(16))
             AND NOT EXISTS (SELECT 1 FROM control WHERE control.uid = instance.uid AND paused_at IS NOT NULL)"
         }
-        StatusWord::Complete => "status > 0 AND status = 1",
-        StatusWord::Errored => "status > 0 AND status > 1 AND status = 2",
-        StatusWord::Terminated => "status > 0 AND status > 1 AND status = 3",
-        StatusWord::Cancelled => "status > 0 AND status > 1 AND status = 4",
-    }
+        StatusWord::Complete => return ("ended", "status = 1"),
+        StatusWord::Errored => return ("ended", "status > 1 AND status = 2"),
+        StatusWord::Terminated => return ("ended", "status > 1 AND status = 3"),
+        StatusWord::Cancelled => return ("ended", "status > 1 AND status = 4"),
+    };
+    ("instance", open)
 }
 
 fn rejected(connection: &Connection, namespace: &Namespace, limit: u32) -> fault::Result<Vec<RejectedView>> {

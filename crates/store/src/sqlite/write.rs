@@ -69,7 +69,7 @@ const DELETED: [&str; 12] = [
     "DELETE FROM attention WHERE uid = ?1",
     "DELETE FROM operation WHERE uid = ?1",
     CONTROL_DELETE,
-    EXPIRY_DELETE,
+    ENDED_DELETE,
     "INSERT INTO journal_cut (uid) VALUES (?1)",
 ];
 const NAME_DELETE: &str = "DELETE FROM instance_name WHERE namespace = ?1 AND workflow = ?2 AND id = ?3";
@@ -82,8 +82,9 @@ const WAITS_DUE: &str = "UPDATE wait SET due_at = ?2 WHERE uid = ?1 AND due_at <
 const CONTROL_DELETE: &str = "DELETE FROM control WHERE uid = ?1";
 const CONTROL_INSERT: &str =
     "INSERT INTO control (uid, paused_at, cancel_position, cancel_until) VALUES (?1, ?2, ?3, ?4)";
-const EXPIRY_DELETE: &str = "DELETE FROM expiry WHERE uid = ?1";
-const EXPIRY_INSERT: &str = "INSERT INTO expiry (uid, delete_at) VALUES (?1, ?2)";
+const ENDED_DELETE: &str = "DELETE FROM ended WHERE uid = ?1";
+const ENDED_INSERT: &str =
+    "INSERT INTO ended (uid, namespace, workflow, status, delete_at) VALUES (?1, ?2, ?3, ?4, ?5)";
 const PARKED_DELETE: &str = "DELETE FROM attention WHERE uid = ?1";
 const PARKED_INSERT: &str = "INSERT INTO attention (uid, at, code, message) VALUES (?1, ?2, ?3, ?4)";
 const OPERATION_INSERT: &str = "INSERT INTO operation (uid, operation, at, answer) VALUES (?1, ?2, ?3, ?4)";
@@ -152,15 +153,22 @@ fn controls(connection: &Connection, writes: &Writes, now: Timestamp) -> Result<
             control.cancel.map(|cancel| cancel.until.0),
         ])?;
     }
-    for uid in &writes.expiry_deletes {
-        connection.prepare_cached(EXPIRY_DELETE)?.execute([key(uid)])?;
+    for uid in &writes.ended_deletes {
+        connection.prepare_cached(ENDED_DELETE)?.execute([key(uid)])?;
     }
-    if writes.expiries.is_empty() {
+    if writes.ended.is_empty() {
         return Ok(());
     }
-    let mut statement = connection.prepare_cached(EXPIRY_INSERT)?;
-    for (uid, at) in &writes.expiries {
-        statement.execute(params![key(uid), at.0])?;
+    let mut statement = connection.prepare_cached(ENDED_INSERT)?;
+    for row in &writes.ended {
+        let values = params![
+            key(&row.uid),
+            row.namespace.as_str(),
+            row.workflow.as_str(),
+            row.status.code(),
+            row.delete_at.0
+        ];
+        statement.execute(values)?;
     }
     Ok(())
 }

@@ -54,7 +54,8 @@ async fn send(scene: &Scene, uid: InstanceUid, event: SentEvent) {
 }
 
 async fn delivered(scene: &Scene, uid: InstanceUid) -> Vec<Delivered> {
-    let entries = scene.journal(uid).await.into_iter();
+    let run = scene.head(uid).await.run;
+    let entries = scene.journal_of(uid, run).await.into_iter();
     let of = |fact| if let Fact::Delivered(delivered) = fact { Some(delivered) } else { None };
     entries.filter_map(|entry| of(entry.fact)).collect()
 }

@@ -117,9 +117,13 @@ impl Scene {
         self.look(uid, &[]).await.heads.remove(&uid).expect("there is such an instance")
     }
 
-    /// The journal of an instance's current run.
+    /// The journal of an instance's first run.
     pub(crate) async fn journal(&self, uid: InstanceUid) -> Vec<Entry> {
-        let range = Range { uid, run: self.head(uid).await.run, after: Position(0) };
+        self.journal_of(uid, Run(1)).await
+    }
+
+    pub(crate) async fn journal_of(&self, uid: InstanceUid, run: Run) -> Vec<Entry> {
+        let range = Range { uid, run, after: Position(0) };
         self.store.journal(vec![range], usize::MAX).await.expect("it reads").remove(0)
     }
 

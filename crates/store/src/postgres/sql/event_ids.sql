@@ -5,6 +5,6 @@ FROM unnest($1::uuid[], $2::text[], $3::text[]) WITH ORDINALITY AS k (instance, 
 CROSS JOIN LATERAL (
     SELECT type, key, fingerprint
     FROM event e
-    WHERE e.instance = k.instance AND e.app_id = k.app_id AND e.event_id = k.event_id
+    WHERE e.instance = k.instance AND e.app_id = k.app_id AND e.event_id = k.event_id AND e.event_id <> ''
     LIMIT 1
 ) e

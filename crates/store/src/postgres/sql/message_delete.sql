@@ -7,7 +7,8 @@ WHERE ctid = ANY(ARRAY(
     FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[]) AS k (namespace, workflow, id, before)
     CROSS JOIN LATERAL (
         SELECT ctid AS place FROM message_decision t
-        WHERE t.namespace = k.namespace AND t.workflow = k.workflow AND t.id = k.id AND t.decided_at < k.before
+        WHERE t.namespace = k.namespace AND t.workflow = k.workflow AND t.id = k.id AND t.id <> ''
+          AND t.decided_at < k.before
         LIMIT 10000
     ) t
 ))

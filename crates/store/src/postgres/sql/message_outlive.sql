@@ -8,7 +8,7 @@ WHERE ctid = ANY(ARRAY(
     FROM unnest($1::text[], $2::text[], $3::text[]) AS k (namespace, workflow, id)
     CROSS JOIN LATERAL (
         SELECT ctid AS place FROM message_decision t
-        WHERE t.namespace = k.namespace AND t.workflow = k.workflow AND t.id = k.id
+        WHERE t.namespace = k.namespace AND t.workflow = k.workflow AND t.id = k.id AND t.id <> ''
           AND substr(t.answer, 1, 4) <> 'was:'
         LIMIT 10000
     ) t

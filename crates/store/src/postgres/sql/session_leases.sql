@@ -1,5 +1,5 @@
 -- The leases of sessions $1, each with how far its head has come (rule W6). One row a lease, however long the journals.
--- Indexes: lease_by_session, instance_pkey below a LIMIT 1.
+-- Indexes: lease_by_session, instance_pkey and control_pkey below a LIMIT 1.
 SELECT l.session, l.instance, l.subject, l.epoch, h.run, h.position, h.reports,
        (SELECT p.paused_at FROM control p WHERE p.instance = l.instance LIMIT 1) IS NOT NULL
 FROM lease l
