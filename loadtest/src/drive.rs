@@ -184,6 +184,7 @@ async fn lateness(store: &dyn Store, workload: Workload) -> Result<Vec<f64>> {
         namespace: Namespace::default(),
         workflow: Some(workload.workflow().parse()?),
         status: None,
+        ..Filter::default()
     };
     let mut late = Vec::new();
     let mut cursor = None;

@@ -89,6 +89,9 @@ pub enum Command {
     /// Send events to instances
     #[command(subcommand)]
     Events(EventsCommand),
+    /// Feed the journals of open instances to the code of the example workflows, and list those that would break. Your own
+    /// code checks itself: give its program a `main` of `everstep::check`, see docs/guides/deploys.md
+    Check(everstep_check::Options),
     /// Look at messages that could not be accepted
     #[command(subcommand)]
     Rejected(RejectedCommand),
@@ -157,6 +160,8 @@ pub enum InstancesCommand {
         #[arg(long, value_name = "N", requires = "journal")]
         run: Option<u32>,
     },
+    /// Write the journals of open instances to files, for `check` before a deploy
+    Export(ExportArgs),
     /// Let what runs of an instance finish, and nothing more begin
     Pause {
         /// Which
@@ -244,6 +249,20 @@ pub struct ListArgs {
     /// Where an earlier page ended
     #[arg(long)]
     pub cursor: Option<String>,
+}
+
+/// Options of `instances export`.
+#[derive(Debug, Args)]
+pub struct ExportArgs {
+    /// The directory, one file for each instance; made if absent
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+    /// Only this workflow
+    #[arg(long)]
+    pub workflow: Option<WorkflowName>,
+    /// With their seeds, without which the check cannot repeat what they draw. Whoever has a seed can foretell the draws
+    #[arg(long)]
+    pub seeds: bool,
 }
 
 /// Commands about events.

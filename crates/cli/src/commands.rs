@@ -1,7 +1,9 @@
 //! The commands, one file for each noun.
 
 mod batch;
+mod check;
 mod events;
+mod export;
 mod instances;
 mod rejected;
 mod settings;
@@ -10,6 +12,7 @@ mod start;
 use std::io::Write;
 
 use clap::CommandFactory;
+use everstep_protocol::Namespace;
 
 use crate::{
     args::{Cli, Command, Format, Global},
@@ -35,6 +38,7 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Start(args) => start::start(&Asking::new(&global)?, args).await,
         Command::Instances(command) => instances::run(&Asking::new(&global)?, command).await,
         Command::Events(command) => events::run(&Asking::new(&global)?, command).await,
+        Command::Check(options) => check::run(options).await,
         Command::Rejected(command) => rejected::run(&Asking::new(&global)?, command).await,
         Command::Settings(args) => settings::run(&global, &args),
         Command::Completions { shell } => {
@@ -59,12 +63,15 @@ fn settings_for(
 /// What commands that ask a server have.
 struct Asking {
     client: Client,
+    url: String,
+    namespace: Namespace,
     format: Format,
 }
 
 impl Asking {
     fn new(global: &Global) -> Result<Self, Failure> {
-        Ok(Self { client: Client::new(&global.url, global.namespace.clone())?, format: global.output })
+        let (url, namespace) = (global.url.clone(), global.namespace.clone());
+        Ok(Self { client: Client::new(&url, namespace.clone())?, url, namespace, format: global.output })
     }
 
     /// Prints an answer: as it is for programs, through `table` for people.

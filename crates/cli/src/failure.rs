@@ -1,6 +1,6 @@
 //! How a command fails, what it prints then and with which exit code.
 
-use std::{fmt::Write as _, io};
+use std::{fmt::Write as _, io, process::ExitCode};
 
 use serde::Deserialize;
 
@@ -31,6 +31,8 @@ pub enum Failure {
         /// Its error, or who ended it.
         why: Option<String>,
     },
+    /// The command has said everything itself.
+    Said(ExitCode),
     /// Anything else.
     Other(anyhow::Error),
 }
@@ -54,12 +56,13 @@ pub struct Problem {
 impl Failure {
     /// The exit code; [`crate::args::EXIT_CODES`] says what each means.
     #[must_use]
-    pub fn exit_code(&self) -> u8 {
+    pub fn exit_code(&self) -> ExitCode {
         match self {
-            Self::Problem(_) | Self::Other(_) => 1,
-            Self::Usage(_) | Self::Settings(_) => 2,
-            Self::Unreachable { .. } => 3,
-            Self::NotComplete { .. } => 4,
+            Self::Problem(_) | Self::Other(_) => ExitCode::from(1),
+            Self::Usage(_) | Self::Settings(_) => ExitCode::from(2),
+            Self::Unreachable { .. } => ExitCode::from(3),
+            Self::NotComplete { .. } => ExitCode::from(4),
+            Self::Said(code) => *code,
         }
     }
 
@@ -102,6 +105,7 @@ impl Failure {
                     line("  why", why);
                 }
             }
+            Self::Said(_) => {}
             Self::Other(error) => line("error", &format!("{error:#}")),
         }
         text

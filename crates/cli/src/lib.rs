@@ -40,7 +40,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(failure) if failure.is_broken_pipe() => ExitCode::SUCCESS,
         Err(failure) => {
             drop(write!(std::io::stderr().lock(), "{}", failure.report()));
-            ExitCode::from(failure.exit_code())
+            failure.exit_code()
         }
     }
 }

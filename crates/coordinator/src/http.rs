@@ -22,12 +22,14 @@
 //! | `POST .../{id}/restart` | run it again, from the beginning or from a step |
 //! | `POST .../{id}/terminate` | end it now |
 //! | `POST .../{id}/retry` | let a parked one go on |
+//! | `GET /v1/{namespace}/journals` | open instances with their journals, streamed |
 //! | `GET /v1/{namespace}/rejected` | messages that could not be accepted |
 //! | `GET /healthz`, `/readyz`, `/metrics` | for probes and Prometheus |
 
 mod batch;
 mod control;
 mod events;
+mod export;
 mod extract;
 mod guard;
 mod health;
@@ -118,6 +120,7 @@ pub fn router(handle: Handle) -> Router {
         .route(&of_instance("/restart"), post(control::restart))
         .route(&of_instance("/terminate"), post(control::terminate))
         .route(&of_instance("/retry"), post(control::retry))
+        .route("/v1/{namespace}/journals", get(export::journals))
         .route("/v1/{namespace}/rejected", get(rejected::list))
         .route("/healthz", get(health::healthz))
         .route("/readyz", get(health::readyz))

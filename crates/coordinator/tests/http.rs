@@ -334,3 +334,50 @@ async fn only_a_loopback_listener_is_served() {
     let refused = http::serve(listener, coordinator.handle(), std::future::pending()).await.unwrap_err();
     assert!(refused.to_string().contains("only a loopback address"), "{refused}");
 }
+
+/// The lines of a streamed answer, which comes in chunks.
+fn lines(answer: &Answer) -> Vec<Value> {
+    assert_eq!((answer.status, answer.headers["content-type"].as_str()), (200, "application/x-ndjson"));
+    let (mut text, mut rest) = (String::new(), answer.body.as_str());
+    while let Some((size, more)) = rest.split_once("\r\n") {
+        let size = usize::from_str_radix(size, 16).unwrap();
+        text.push_str(&more[..size]);
+        rest = &more[size + 2..];
+    }
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[tokio::test]
+async fn p40_journals_of_open_instances_are_streamed() {
+    let rig = Rig::new().await;
+    for id in ["a", "b", "c", "ended"] {
+        rig.post(INSTANCES, &json!({"id": id, "input": 1}).to_string()).await;
+    }
+    rig.post("/v1/default/workflows/other/instances", r#"{"id":"d"}"#).await;
+    rig.post(&format!("{INSTANCES}/ended/terminate"), "{}").await;
+
+    let all = lines(&rig.get("/v1/default/journals").await);
+    let ids: Vec<&str> = all.iter().filter_map(|line| line["instance"]["id"].as_str()).collect();
+    assert_eq!(ids, ["d", "c", "b", "a"], "newest first, and nothing that has ended");
+    assert_eq!(all[1]["journal"][0]["kind"], json!("started"));
+    assert!(all[1]["journal"][0]["seed"].is_null(), "no seed unless asked for");
+    assert_eq!(all[8], json!({"done": {"next": null}}));
+
+    let first = lines(&rig.get("/v1/default/journals?workflow=fulfil&limit=2&seeds=true").await);
+    let seed = first[1]["journal"][0]["seed"].as_str().unwrap();
+    assert!(seed.len() == 64 && seed.bytes().all(|byte| byte.is_ascii_hexdigit()), "{seed}");
+    let next = first[4]["done"]["next"].as_str().unwrap();
+    let second =
+        lines(&rig.get(&format!("/v1/default/journals?workflow=fulfil&limit=2&cursor={next}")).await);
+    assert_eq!((&second[0]["instance"]["id"], second.len()), (&json!("a"), 3));
+    assert_eq!(second[0]["instance"]["status"], json!("queued"));
+
+    assert_eq!(lines(&rig.get("/v1/elsewhere/journals").await), [json!({"done": {"next": null}})]);
+    for (query, part) in
+        [("cursor=x", "cursor"), ("limit=0", "limit"), ("workflow=No", "workflow"), ("x=1", "x")]
+    {
+        let answer = rig.get(&format!("/v1/default/journals?{query}")).await;
+        let code = if query.starts_with("workflow") { "name" } else { "query" };
+        assert!(answer.problem(400, code).contains(part), "{query}: {}", answer.body);
+    }
+}

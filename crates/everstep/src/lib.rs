@@ -28,5 +28,24 @@ mod fleet;
 #[cfg(feature = "embedded")]
 pub mod embedded;
 
+/// The check before a deploy, with the feature `check`: replays the journals of open instances against the code of this
+/// program, runs no step, and lists the instances that would break (rule P40).
+///
+/// ```no_run
+/// use everstep::{Error, Registry, Workflow};
+///
+/// #[everstep::workflow]
+/// async fn fulfil(cx: Workflow, order: String) -> Result<String, Error> {
+///     cx.sleep("cooling off", "14 days").await?;
+///     Ok(order)
+/// }
+///
+/// fn main() -> std::process::ExitCode {
+///     everstep::check::main(&Registry::new().workflow(fulfil))
+/// }
+/// ```
+#[cfg(feature = "check")]
+pub use everstep_check as check;
+
 pub use everstep_sdk::*;
 pub use fleet::{Fleet, FleetError, fleet};

@@ -97,13 +97,18 @@ pub struct Filter {
     pub workflow: Option<WorkflowName>,
     /// Only this status.
     pub status: Option<StatusWord>,
+    /// Only what has not ended, of whatever status. A page of these may be shorter than was asked for, or empty, though another
+    /// follows: only the cursor says so.
+    pub open: bool,
+    /// With how each has ended, and the open question of what is parked is there in any case.
+    pub ends: bool,
 }
 
 /// Where a page ended: the internal id of its last row. Ids are ordered by creation, so new instances never shift a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor(pub InstanceUid);
 
-/// A page of instances; waits, holder and end of each are left out but for the first wait.
+/// A page of instances; waits, holder and, unless asked for, end of each are left out but for the first wait.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Page {
     /// The instances.

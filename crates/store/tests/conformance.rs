@@ -133,6 +133,8 @@ suites! {
     views::{
         p28_every_status_is_shown,
         lists_filter_by_status_and_workflow,
+        p40_what_is_open_is_listed_and_nothing_else,
+        p33_lists_say_how_each_has_ended_if_asked,
         pages_are_not_shifted_by_new_instances,
         p35_a_workflow_is_served_while_a_session_lives,
         waits_are_shown_earliest_first,

@@ -7,7 +7,7 @@ mod fixture;
 
 use everstep_store::{
     StatusWord,
-    postgres::{PostgresSettings, ended_lists, hot_statements, migrate},
+    postgres::{PostgresSettings, ended_lists, hot_statements, migrate, open_list},
 };
 use tokio_postgres::{Client, NoTls};
 
@@ -118,6 +118,30 @@ async fn w24_no_index_of_the_heads_covers_what_changes() {
         let covered: Vec<&&str> = changing.iter().filter(|column| words.contains(column)).collect();
         assert!(covered.is_empty(), "{covered:?} in {index}");
     }
+}
+
+/// What is open is found by the keys of the side tables, each of which is read backwards from the cursor.
+#[tokio::test]
+async fn p40_the_list_of_what_is_open_reads_no_whole_table() {
+    let database = fixture::Database::create().await;
+    migrate(&database.url).await.expect("the schema is made");
+    let config = PostgresSettings::new(&database.url).config().expect("the URL is good");
+    let (client, connection) = config.connect(NoTls).await.expect("it connects");
+    tokio::spawn(connection);
+    client.batch_execute(FILL).await.expect("it fills");
+    client.batch_execute("VACUUM ANALYZE").await.expect("it vacuums");
+    client.batch_execute(&format!("PREPARE list AS {}", open_list())).await.expect("it is prepared");
+    let explain = "EXPLAIN EXECUTE list('shop', 'ffffffff-ffff-ffff-ffff-ffffffffffff', 101, '')";
+    let plan = client.query(explain, &[]).await.expect("it is planned");
+    let plan: Vec<String> = plan.iter().map(|row| row.get(0)).collect();
+    let mut problems = read_whole(&plan);
+    problems.extend(unnamed(open_list(), &plan));
+    assert!(problems.is_empty(), "{problems:?}\n{}", plan.join("\n"));
+    assert!(
+        !plan.iter().any(|line| line.contains("Sort") && line.contains("rows=20000")),
+        "{}",
+        plan.join("\n")
+    );
 }
 
 async fn check_all(client: &Client, when: &str, problems: &mut Vec<String>) {

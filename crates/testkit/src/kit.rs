@@ -6,21 +6,22 @@ use std::{
     time::Duration,
 };
 
+use everstep_check::{Replayer, saved::Saved};
 use everstep_coordinator::StartRequest;
 use everstep_engine::start::NameKey;
 use everstep_protocol::{
-    InstanceId, InstanceUid, Millis, Namespace, Payload, Pool, Timestamp, WorkflowName, start::StartOutcome,
+    BuildName, InstanceId, InstanceUid, Millis, Namespace, Payload, Pool, Timestamp, WorkflowName,
+    start::StartOutcome,
 };
 use everstep_sdk::{Error, IntoMillis, Registry, Step, host::Definition};
 use everstep_store::{InstanceView, StatusWord};
+use everstep_worker::watch::Watch;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     CoordinatorSettings, KitError, Mock, Replayed, Run, WorkerSettings,
     life::Points,
-    replay::Replayer,
-    saved::Saved,
-    system::{Plan, System},
+    system::{BUILD, Plan, System},
     time::Mover,
     watchdog::{Watches, guarded},
 };
@@ -332,18 +333,17 @@ impl Kit {
     }
 
     pub(crate) fn replayed(&self, saved: &Saved) -> Result<Replayed, KitError> {
+        let watch = Arc::new(Watch::default());
+        self.system.watches.add(watch.clone());
         let replayer = Replayer {
             registry: &self.system.registry,
+            build: BuildName::new(BUILD).map_err(KitError::system)?,
             limits: self.system.handle.limits(),
-            watches: &self.system.watches,
+            watch,
         };
-        replayer.replay(saved).map_err(|mut reason| {
-            if !saved.seeded {
-                reason.push_str(
-                    " (the journal has no seed: if the code draws random numbers or ids, they differ because of that)",
-                );
-            }
-            KitError::Replay { instance: format!("{}/{}", saved.workflow, saved.id), reason }
+        replayer.replay(saved).map_err(|breach| KitError::Replay {
+            instance: format!("{}/{}", saved.workflow, saved.id),
+            reason: saved.explain(breach).reason,
         })
     }
 

@@ -59,9 +59,7 @@ mod kit;
 mod life;
 mod line;
 mod mock;
-mod replay;
 mod run;
-mod saved;
 mod stage;
 mod system;
 mod time;
@@ -69,11 +67,12 @@ mod watchdog;
 
 pub use crash::{CrashReport, crash_everywhere};
 pub use error::KitError;
+pub use everstep_check::Replayed;
 pub use everstep_protocol::{Timestamp, journal};
 pub use everstep_store::{InstanceView, StatusWord as Status};
 pub use kit::{Kit, TestKit};
 pub use mock::Mock;
-pub use replay::Replayed;
+
 pub use run::{Run, StepName};
 
 /// Settings of the coordinator.

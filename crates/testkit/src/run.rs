@@ -1,7 +1,5 @@
 //! One instance, as a test sees it.
 
-mod control;
-
 use everstep_coordinator::EventRequest;
 use everstep_engine::{Answer, mailbox::EventId, start::NameKey};
 use everstep_protocol::{

@@ -124,8 +124,8 @@ impl Settings {
         if problems.is_empty() { Ok(()) } else { Err(Error::Settings { problems }) }
     }
 
-    /// The build, named after the executable where nobody named it.
-    pub(crate) fn build(&self) -> Result<BuildName, Error> {
+    /// The build that a worker with these settings announces: named after the executable where nobody named it.
+    pub fn build(&self) -> Result<BuildName, Error> {
         static NAMED: OnceLock<BuildName> = OnceLock::new();
         if let Some(build) = &self.build {
             return Ok(build.clone());

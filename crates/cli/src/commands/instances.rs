@@ -4,7 +4,7 @@ use everstep_protocol::{InstanceId, WorkflowName};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::{Asking, print};
+use super::{Asking, export, print};
 use crate::{
     answer::{self, Entry, Instance, Journal, Page},
     args::{Format, InstanceArgs, InstancesCommand, ListArgs},
@@ -21,6 +21,7 @@ pub(super) async fn run(asking: &Asking, command: InstancesCommand) -> Result<()
             print_instance(asking, &answer)
         }
         InstancesCommand::Get { instance, journal: true, run } => with_journal(asking, &instance, run).await,
+        InstancesCommand::Export(args) => export::export(asking, args).await,
         InstancesCommand::Terminate { instance, reason } => {
             let InstanceArgs { workflow, id } = instance;
             print_instance(asking, &asking.client.terminate(&workflow, &id, reason.as_deref()).await?)

@@ -182,7 +182,7 @@ async fn page(
     let limit = limit(query.limit, PAGE_DEFAULT, PAGE_MAX)?;
     let status = query.status.as_deref().map(read_status).transpose()?;
     let cursor = query.cursor.as_deref().map(read_cursor).transpose()?;
-    let filter = Filter { namespace, workflow, status };
+    let filter = Filter { namespace, workflow, status, ..Filter::default() };
     let page = handle.store().instances(&filter, cursor.as_ref(), limit).await?;
     let instances = page.rows.into_iter().map(Instance::from).collect();
     Ok(Json(Page { instances, next: page.next.map(|cursor| cursor.0.to_string()) }))
@@ -195,7 +195,7 @@ fn read_status(word: &str) -> Result<StatusWord, Refusal> {
     })
 }
 
-fn read_cursor(text: &str) -> Result<Cursor, Refusal> {
+pub(super) fn read_cursor(text: &str) -> Result<Cursor, Refusal> {
     let uid = text.parse().map_err(|_| {
         Refusal::Query("the cursor is refused, it must be the `next` of an earlier page".to_owned())
     })?;

@@ -1,5 +1,7 @@
 //! The journal of an instance as JSON, a page at a time.
 
+use std::fmt::Write as _;
+
 use axum::{Json, extract::State};
 use everstep_protocol::{
     Position, Run,
@@ -21,7 +23,7 @@ const PAGE_DEFAULT: u32 = 100;
 /// What a store gives at most.
 const PAGE_MAX: u32 = 1000;
 /// The most bytes of payload in a page; at least one entry always comes.
-const PAGE_BYTES_MAX: usize = 4 << 20;
+pub(super) const PAGE_BYTES_MAX: usize = 4 << 20;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -40,9 +42,9 @@ pub(super) struct Page {
     next: Option<u64>,
 }
 
-/// One entry; which fields it has depends on `kind`. The seed of an instance is never shown.
+/// One entry; which fields it has depends on `kind`.
 #[derive(Debug, Default, Serialize)]
-struct EntryView {
+pub(super) struct EntryView {
     position: u64,
     at: String,
     kind: &'static str,
@@ -50,6 +52,9 @@ struct EntryView {
     call: Option<CallView>,
     #[serde(skip_serializing_if = "Option::is_none")]
     generation: Option<u32>,
+    /// From which the instance's draws can be foretold: in exports that ask for it, and nowhere else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seed: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     attempt: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -133,6 +138,24 @@ pub(super) async fn get(
     let may_go_on = |last: &Position| run < view.run || *last < view.position;
     let next = entries.last().map(|entry| entry.position).filter(may_go_on).map(|last| last.0);
     Ok(Json(Page { run: run.0, entries: entries.into_iter().map(EntryView::from).collect(), next }))
+}
+
+impl EntryView {
+    /// As an export gives it.
+    pub(super) fn exported(entry: Entry, seeds: bool) -> Self {
+        let seed = match &entry.fact {
+            Fact::Started(started) if seeds => Some(hex(&started.seed)),
+            _ => None,
+        };
+        Self { seed, ..Self::from(entry) }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("a string takes any text");
+        text
+    })
 }
 
 impl From<Entry> for EntryView {

@@ -23,6 +23,7 @@ use crate::{
 
 const VIEW: &str = include_str!("sql/view.sql");
 const EVENTS: &str = include_str!("sql/events_shown.sql");
+const OPEN: &str = include_str!("sql/open.sql");
 const FIND: &str = "SELECT instance FROM instance_name
     WHERE namespace = $1::text AND workflow = $2::text AND id = $3::text";
 const REJECTED: &str =
@@ -107,16 +108,25 @@ async fn page(client: &Object, filter: &Filter, cursor: Option<&Cursor>, limit: 
         i64::from(limit) + 1,
         filter.workflow.as_ref().map_or("", |workflow| workflow.as_str())
     ];
-    let ids = rows_of(client, list(filter), params).await?;
-    let mut ids: Vec<Uuid> = ids.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
-    let more = ids.len() > limit as usize;
-    ids.truncate(limit as usize);
-    let next = ids.last().filter(|_| more).map(|id| Cursor(InstanceUid(*id)));
-    let mut rows = views(&rows_of(client, VIEW, params![ids, 1_i64, false]).await?)?;
+    let statement = if filter.open { OPEN } else { list(filter) };
+    let found = rows_of(client, statement, params).await?;
+    let mut found: Vec<(Uuid, bool)> =
+        found.iter().map(|row| listed(row, filter)).collect::<Result<_, _>>()?;
+    let more = found.len() > limit as usize;
+    found.truncate(limit as usize);
+    let next = found.last().filter(|_| more).map(|(id, _)| Cursor(InstanceUid(*id)));
+    let ids: Vec<Uuid> = found.into_iter().filter(|(_, fits)| *fits).map(|(id, _)| id).collect();
+    let mut rows = views(&rows_of(client, VIEW, params![ids, 1_i64, filter.ends]).await?)?;
     for view in &mut rows {
         view.holder = None;
     }
     Ok(Page { rows, next })
+}
+
+/// An instance of the list, and whether it fits the filter: all do that are not found from what is open.
+fn listed(row: &Row, filter: &Filter) -> Result<(Uuid, bool), Fault> {
+    let fits = if filter.open { row.try_get(1)? } else { true };
+    Ok((row.try_get(0)?, fits))
 }
 
 macro_rules! list {
@@ -232,6 +242,13 @@ fn list(filter: &Filter) -> &'static str {
              AND NOT EXISTS (SELECT FROM control c WHERE c.instance = t.instance AND c.paused_at IS NOT NULL)"
         ),
     }
+}
+
+/// The list of what is open.
+#[doc(hidden)]
+#[must_use]
+pub const fn open_list() -> &'static str {
+    OPEN
 }
 
 /// The lists of a final status: of a namespace, then of a workflow.

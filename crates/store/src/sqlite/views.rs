@@ -178,7 +178,11 @@ fn page(connection: &Connection, filter: &Filter, cursor: Option<Cursor>, limit:
     let live = sessions::live(connection)?;
     let mut rows = Vec::with_capacity(uids.len());
     for uid in uids {
-        rows.push(InstanceView { holder: None, ..view(connection, uid, 1, &live)? });
+        let mut view = InstanceView { holder: None, ..view(connection, uid, 1, &live)? };
+        if filter.ends && view.ended_at.is_some() {
+            view.end = end(connection, &view)?;
+        }
+        rows.push(view);
     }
     Ok(Page { rows, next })
 }
@@ -190,7 +194,11 @@ fn listed(
     cursor: Option<Cursor>,
     limit: u64,
 ) -> fault::Result<Vec<InstanceUid>> {
-    let (table, condition) = filter.status.map_or(("instance", "TRUE"), condition);
+    let (table, condition) = match filter.status {
+        Some(status) => condition(status),
+        None if filter.open => ("instance", "status = 0"),
+        None => ("instance", "TRUE"),
+    };
     let (after, workflow) = (cursor.map(|cursor| *cursor.0.0.as_bytes()), &filter.workflow);
     let sql = format!(
         "SELECT uid FROM {table} WHERE namespace = ?1 AND {} AND {} AND {condition} ORDER BY uid DESC LIMIT ?2",

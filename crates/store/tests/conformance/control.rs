@@ -85,7 +85,8 @@ pub(crate) async fn p28_pausing_paused_and_cancelled_are_shown_and_listed(store:
     ];
     for (status, ids) in cases {
         for workflow in [None, Some("orders".parse().unwrap())] {
-            let filter = Filter { namespace: namespace(), workflow, status: Some(status) };
+            let filter =
+                Filter { namespace: namespace(), workflow, status: Some(status), ..Filter::default() };
             let page = store.instances(&filter, None, 10).await.unwrap();
             let found: Vec<_> = page.rows.iter().map(|row| row.id.as_str()).collect();
             assert_eq!(found, ids, "{status:?}");

@@ -98,7 +98,7 @@ pub(crate) async fn lists_filter_by_status_and_workflow(store: Arc<dyn Store>) {
     let session = SessionId::generate();
     let made = every_status(&scene, session).await;
     scene.run(vec![Input::Start(Box::new(start("refunds", "other", "1")))]).await;
-    let filter = |workflow, status| Filter { namespace: namespace(), workflow, status };
+    let filter = |workflow, status| Filter { namespace: namespace(), workflow, status, ..Filter::default() };
     for (status, id, _) in &made {
         let page = store.instances(&filter(Some(workflow("orders")), Some(*status)), None, 10).await.unwrap();
         assert_eq!((ids(&page.rows), page.next), (vec![*id], None), "{status:?}");
@@ -108,7 +108,8 @@ pub(crate) async fn lists_filter_by_status_and_workflow(store: Arc<dyn Store>) {
         assert_eq!(ids(&page.rows), expected);
         let page = store.instances(&filter(Some(workflow("none")), Some(*status)), None, 10).await.unwrap();
         assert!(page.rows.is_empty());
-        let elsewhere = Filter { namespace: "other".parse().unwrap(), workflow: None, status: Some(*status) };
+        let namespace = "other".parse().unwrap();
+        let elsewhere = Filter { namespace, status: Some(*status), ..Filter::default() };
         assert!(store.instances(&elsewhere, None, 10).await.unwrap().rows.is_empty());
     }
     let page = store.instances(&filter(None, None), None, 100).await.unwrap();
@@ -121,6 +122,47 @@ pub(crate) async fn lists_filter_by_status_and_workflow(store: Arc<dyn Store>) {
     assert!(page.rows.iter().all(|row| row.holder.is_none() && row.end.is_none()));
 }
 
+/// All pages, of two each.
+async fn walk(store: &Arc<dyn Store>, filter: &Filter) -> Vec<InstanceView> {
+    let (mut rows, mut cursor) = (Vec::new(), None);
+    loop {
+        let page = store.instances(filter, cursor.as_ref(), 2).await.unwrap();
+        rows.extend(page.rows);
+        match page.next {
+            Some(next) => cursor = Some(next),
+            None => return rows,
+        }
+    }
+}
+
+pub(crate) async fn p40_what_is_open_is_listed_and_nothing_else(store: Arc<dyn Store>) {
+    let scene = Scene::new(Arc::clone(&store));
+    let session = SessionId::generate();
+    every_status(&scene, session).await;
+    scene.run(vec![Input::Start(Box::new(start("refunds", "other", "1")))]).await;
+    let paused = scene.start("paused").await;
+    scene.on(paused, What::Pause { operation: "op".to_owned() }).await;
+    let open = Filter { namespace: namespace(), open: true, ..Filter::default() };
+    let all = walk(&store, &open).await;
+    assert_eq!(ids(&all), ["paused", "other", "parked", "waiting", "running", "queued"], "newest first");
+    let orders = Filter { workflow: Some(workflow("orders")), ..open.clone() };
+    assert_eq!(ids(&walk(&store, &orders).await), ["paused", "parked", "waiting", "running", "queued"]);
+    let elsewhere = Filter { namespace: "other".parse().unwrap(), ..open };
+    assert_eq!(walk(&store, &elsewhere).await, []);
+}
+
+pub(crate) async fn p33_lists_say_how_each_has_ended_if_asked(store: Arc<dyn Store>) {
+    let scene = Scene::new(Arc::clone(&store));
+    every_status(&scene, SessionId::generate()).await;
+    let filter = Filter { namespace: namespace(), ends: true, ..Filter::default() };
+    for row in walk(&store, &filter).await {
+        assert_eq!(row.end.is_some(), row.ended_at.is_some(), "{}", row.id);
+        if row.status == StatusWord::Errored {
+            assert_eq!(row.end, Some(End::Errored(failure())));
+        }
+    }
+}
+
 pub(crate) async fn pages_are_not_shifted_by_new_instances(store: Arc<dyn Store>) {
     let scene = Scene::new(Arc::clone(&store));
     for number in 0..10 {
@@ -128,7 +170,8 @@ pub(crate) async fn pages_are_not_shifted_by_new_instances(store: Arc<dyn Store>
     }
     for status in [None, Some(StatusWord::Queued)] {
         for workflow_name in [None, Some(workflow("orders"))] {
-            let filter = Filter { namespace: namespace(), workflow: workflow_name, status };
+            let filter =
+                Filter { namespace: namespace(), workflow: workflow_name, status, ..Filter::default() };
             let mut seen = Vec::new();
             let mut cursor: Option<Cursor> = None;
             for number in 0.. {

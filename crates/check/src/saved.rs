@@ -1,5 +1,6 @@
 //! A journal as JSON: what `everstep instances get WORKFLOW ID --journal --output json` prints, which is what the HTTP API
-//! says of an instance and its journal. The kit's own exports have the instance's seed besides, which the API never shows.
+//! says of an instance and its journal. Exports may have the instance's seed besides, without which draws do not come out
+//! as they did.
 
 mod read;
 mod write;
@@ -12,17 +13,25 @@ use everstep_protocol::{
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use crate::Breach;
+
 /// An instance with its journal.
 #[derive(Debug)]
-pub(crate) struct Saved {
-    pub(crate) namespace: Namespace,
-    pub(crate) workflow: WorkflowName,
-    pub(crate) id: InstanceId,
-    pub(crate) run: Run,
-    pub(crate) generation: Generation,
-    pub(crate) entries: Vec<Entry>,
+pub struct Saved {
+    /// Its namespace.
+    pub namespace: Namespace,
+    /// Its workflow.
+    pub workflow: WorkflowName,
+    /// Its id.
+    pub id: InstanceId,
+    /// The run whose journal this is.
+    pub run: Run,
+    /// The generation whose journal this is.
+    pub generation: Generation,
+    /// The entries, from the first on.
+    pub entries: Vec<Entry>,
     /// The seed is known, so that draws come out as they did.
-    pub(crate) seeded: bool,
+    pub seeded: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -129,7 +138,7 @@ struct Error {
 
 impl Saved {
     /// Reads the text; an error names the entry and the field.
-    pub(crate) fn read(text: &str) -> Result<Self, String> {
+    pub fn read(text: &str) -> Result<Self, String> {
         let Text { instance, journal } = serde_json::from_str(text).map_err(|error| error.to_string())?;
         let seeded = journal.first().is_some_and(|first| first.seed.is_some());
         let entries = journal.into_iter().map(Line::entry).collect::<Result<Vec<_>, _>>()?;
@@ -144,7 +153,7 @@ impl Saved {
     }
 
     /// Writes the text.
-    pub(crate) fn write(&self) -> Result<String, String> {
+    pub fn write(&self) -> Result<String, String> {
         let instance = Instance {
             namespace: self.namespace.clone(),
             workflow: self.workflow.clone(),
@@ -156,8 +165,19 @@ impl Saved {
         serde_json::to_string_pretty(&Text { instance, journal }).map_err(|error| error.to_string())
     }
 
+    /// The breach, with what a journal without a seed may explain of it.
+    #[must_use]
+    pub fn explain(&self, mut breach: Breach) -> Breach {
+        if !self.seeded {
+            breach.reason.push_str(
+                " (the journal has no seed: if the code draws random numbers or ids, they differ because of that)",
+            );
+        }
+        breach
+    }
+
     /// The grant with which a worker would take it up.
-    pub(crate) fn grant(&self, entries: Vec<Entry>) -> everstep_protocol::message::Grant {
+    pub fn grant(&self, entries: Vec<Entry>) -> everstep_protocol::message::Grant {
         let last = entries.last();
         everstep_protocol::message::Grant {
             instance: InstanceUid::generate(),

@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use everstep_protocol::{
-    BuildName, Failure, SessionId, Timestamp,
-    journal::{End, Entry, Fact},
+    BuildName, Failure, Position, SessionId, Timestamp,
+    journal::{End, Entry, Fact, ParkCode, Parked},
     limits::Limits,
     message::{Report, Then, WorkerItem},
 };
@@ -15,9 +15,10 @@ use everstep_worker::{
     hosted::{Env, Hosted, Out},
     watch::Watch,
 };
+use serde::Serialize;
 use tokio::time::Instant;
 
-use crate::{saved::Saved, system::BUILD, watchdog::Watches};
+use crate::saved::Saved;
 
 /// What a replay found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,64 +35,100 @@ pub struct Replayed {
     pub next: Vec<String>,
 }
 
+/// Where journal and code disagree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
+#[error("{reason}")]
+#[non_exhaustive]
+pub struct Breach {
+    /// The entry, if it is one that disagrees.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub entry: Option<u64>,
+    /// What that entry is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<&'static str>,
+    /// The call that it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub call: Option<String>,
+    /// In words: names the entry, and the call, that disagree, and what the code asks for instead.
+    pub reason: String,
+}
+
+impl Breach {
+    pub(crate) fn whole(reason: impl Into<String>) -> Self {
+        Self { entry: None, kind: None, call: None, reason: reason.into() }
+    }
+
+    fn at(entry: &Entry, reason: String) -> Self {
+        Self {
+            entry: Some(entry.position.0),
+            kind: Some(entry.fact.word()),
+            call: entry.fact.call().map(ToString::to_string),
+            reason,
+        }
+    }
+}
+
 /// What is needed to replay.
 #[derive(Debug)]
-pub(crate) struct Replayer<'a> {
-    pub(crate) registry: &'a Registry,
-    pub(crate) limits: Limits,
-    pub(crate) watches: &'a Watches,
+pub struct Replayer<'a> {
+    /// The code.
+    pub registry: &'a Registry,
+    /// The build that the code counts as: only another one may give a recorded step another input (rule P8).
+    pub build: BuildName,
+    /// The limits of payloads and steps.
+    pub limits: Limits,
+    /// Sees a body that blocks.
+    pub watch: Arc<Watch>,
 }
 
 impl Replayer<'_> {
-    /// An error names the entry, and the call, that disagree.
-    pub(crate) fn replay(&self, saved: &Saved) -> Result<Replayed, String> {
+    /// Feeds the journal to the code and compares the ends. No step is run, and nothing is sent.
+    pub fn replay(&self, saved: &Saved) -> Result<Replayed, Breach> {
         if self.registry.definition(&saved.workflow).is_none() {
-            return Err(format!("workflow {} is not registered", saved.workflow));
+            return Err(Breach::whole(format!("workflow {} is not registered", saved.workflow)));
         }
         let (entries, end) = split(&saved.entries);
         if entries.is_empty() {
-            return Err("the journal has no entries".to_owned());
+            return Err(Breach::whole("the journal has no entries"));
         }
-        let last = entries.len();
+        let last = entries.len() as u64;
         let at = saved.entries.last().map_or(Timestamp(0), |entry| entry.at);
-        let mut hosted = Hosted::new(Arc::new(self.env()?), saved.grant(entries.to_vec()));
+        let mut hosted = Hosted::new(Arc::new(self.env()), saved.grant(entries.to_vec()));
         let mut out = Vec::new();
         hosted.turn(Now { at: Instant::now(), db: at }, &mut out);
-        let (code, drifted) = (Code::of(out)?, hosted.drifted());
-        let Some((end_at, end)) = end else {
-            return Ok(Replayed { entries: last as u64, ended: false, drifted, next: code.next });
+        let code = Code::of(out).map_err(|trouble| trouble.breach(entries, hosted.position()))?;
+        let drifted = hosted.drifted();
+        let Some((entry, end)) = end else {
+            return Ok(Replayed { entries: last, ended: false, drifted, next: code.next });
         };
         if let Some(difference) = code.differs(end) {
-            return Err(format!(
-                "entry {} (ended) says that it {}, but now the code {difference}",
-                end_at,
-                say(end)
-            ));
+            let (position, recorded) = (entry.position, say(end));
+            let reason =
+                format!("entry {position} (ended) says that it {recorded}, but now the code {difference}");
+            return Err(Breach::at(entry, reason));
         }
-        Ok(Replayed { entries: last as u64 + 1, ended: true, drifted, next: Vec::new() })
+        Ok(Replayed { entries: last + 1, ended: true, drifted, next: Vec::new() })
     }
 
-    fn env(&self) -> Result<Env, String> {
-        let watch = Arc::new(Watch::default());
-        self.watches.add(watch.clone());
-        Ok(Env {
+    fn env(&self) -> Env {
+        Env {
             registry: self.registry.clone(),
-            build: BuildName::new(BUILD).map_err(|error| error.to_string())?,
+            build: self.build.clone(),
             session: SessionId::generate(),
             limits: self.limits,
             linger: Duration::ZERO,
-            watch,
+            watch: self.watch.clone(),
             metrics: Metrics::default(),
             // A body that something else wakes later has been replayed by then.
             foreign: Arc::new(|_, _| {}),
-        })
+        }
     }
 }
 
 /// The entries before the end, and the end.
-fn split(entries: &[Entry]) -> (&[Entry], Option<(u64, &End)>) {
+fn split(entries: &[Entry]) -> (&[Entry], Option<(&Entry, &End)>) {
     match entries.split_last() {
-        Some((Entry { position, fact: Fact::Ended(end), .. }, before)) => (before, Some((position.0, end))),
+        Some((entry @ Entry { fact: Fact::Ended(end), .. }, before)) => (before, Some((entry, end))),
         Some(_) | None => (entries, None),
     }
 }
@@ -103,9 +140,31 @@ struct Code {
     next: Vec<String>,
 }
 
+/// Why the code does not get to the end of the journal.
+enum Trouble {
+    Parked(Parked),
+    Missing(Position),
+}
+
+impl Trouble {
+    /// `position` is the last entry that was fed.
+    fn breach(self, entries: &[Entry], position: Position) -> Breach {
+        match self {
+            Self::Missing(after) => Breach::whole(format!("the entries after {after} are missing")),
+            Self::Parked(Parked { code: ParkCode::JournalMismatch, message }) => {
+                match entries.iter().find(|entry| entry.position == position) {
+                    Some(entry) => Breach::at(entry, message),
+                    None => Breach::whole(message),
+                }
+            }
+            Self::Parked(Parked { message, .. }) => Breach::whole(message),
+        }
+    }
+}
+
 impl Code {
     /// An error if it contradicts the journal.
-    fn of(out: Vec<Out>) -> Result<Self, String> {
+    fn of(out: Vec<Out>) -> Result<Self, Trouble> {
         let mut code = Self::default();
         for out in out {
             match out {
@@ -114,7 +173,7 @@ impl Code {
                 }
                 Out::Send(WorkerItem::Report(report), _) => code.report(report)?,
                 Out::Send(WorkerItem::Ask { after, .. }, _) => {
-                    return Err(format!("the entries after {after} are missing"));
+                    return Err(Trouble::Missing(after));
                 }
                 Out::Send(..) | Out::Cancel { .. } | Out::Finished(_) => {}
             }
@@ -122,10 +181,10 @@ impl Code {
         Ok(code)
     }
 
-    fn report(&mut self, report: Report) -> Result<(), String> {
+    fn report(&mut self, report: Report) -> Result<(), Trouble> {
         self.next.extend(report.opened.iter().map(|open| open.call.to_string()));
         match report.then {
-            Then::Park(parked) => return Err(parked.message),
+            Then::Park(parked) => return Err(Trouble::Parked(parked)),
             Then::End(end) => self.end = Some(end),
             Then::Continue | Then::Suspend => {}
         }
