@@ -48,7 +48,7 @@ test: services-up python-env ## Run all tests, with PostgreSQL and RabbitMQ
 	fi
 
 .PHONY: check
-check: fmt clippy docs absences instructions test ## Everything a change must pass
+check: fmt clippy docs absences conformance instructions test ## Everything a change must pass
 
 .PHONY: fmt
 fmt: ## Check the formatting (cargo fmt --all repairs it)
@@ -65,6 +65,10 @@ docs: ## Build the API documentation, warnings are errors
 .PHONY: absences
 absences: ## Prove what crates must not depend on and the engine must not do
 	scripts/absences.sh
+
+.PHONY: conformance
+conformance: ## Prove that every behaviour in docs/conformance.md has its test or its reason
+	scripts/conformance.sh
 
 .PHONY: instructions
 instructions: ## Count instructions per instance, a tenth more than recorded is an error

@@ -134,6 +134,8 @@ impl Settings {
             "limits.event_bytes must be 1 to 8388608: a message carries it whole",
         );
         check(self.limits.events_unread > 0, "limits.events_unread must be more than zero");
+        check(self.limits.steps > 0, "limits.steps must be more than zero");
+        check(self.limits.journal_bytes > 0, "limits.journal_bytes must be more than zero");
         check((1..=86_400_000).contains(&self.cancel_within.as_u64()), "cancel_within must be 1 ms to a day");
         check(self.deaths_max >= 2, "deaths_max must be at least 2");
         problems

@@ -54,8 +54,9 @@ const INSTANCE: Rule = Rule {
     holds: |text| {
         (1..=100).contains(&text.len())
             && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.:".contains(&byte))
+            && !is_dots(text)
     },
-    words: "1 to 100 of the characters A-Z, a-z, 0-9, _, -, . and :",
+    words: "1 to 100 of the characters A-Z, a-z, 0-9, _, -, . and :, and not . or .. alone",
 };
 
 const CALL: Rule = Rule {
@@ -68,10 +69,19 @@ const CALL: Rule = Rule {
 
 const EVENT: Rule = Rule {
     holds: |text| {
-        (1..=400).contains(&text.len()) && text.chars().count() <= 100 && !text.chars().any(char::is_control)
+        (1..=400).contains(&text.len())
+            && text.chars().count() <= 100
+            && !text.chars().any(char::is_control)
+            && !is_dots(text)
     },
-    words: "1 to 100 characters without control characters",
+    words: "1 to 100 characters without control characters, and not . or .. alone",
 };
+
+/// What stands in the path of a URL and is this cannot be addressed: clients take it as a way to somewhere else, however it is
+/// escaped.
+fn is_dots(text: &str) -> bool {
+    matches!(text, "." | "..")
+}
 
 macro_rules! name {
     ($(#[$doc:meta])* $name:ident, $field:literal, $rule:expr) => {
@@ -285,6 +295,8 @@ mod tests {
             &["a", "A", "0", "order:2024.11_x-Y", "0190b5a8-7c00-7000-8000-000000000001", &longest],
             &["", " ", "a b", "ä", "a/b", "a#b", "٣", "a\u{0}", "a\r\n", &too_long],
         );
+        // In a URL each of these is a way to somewhere else, also when it is escaped.
+        check::<InstanceId>(&["...", ".a", "a..", "-", ":"], &[".", ".."]);
     }
 
     #[test]
@@ -302,7 +314,7 @@ mod tests {
     fn p21_p26_event_types_and_keys() {
         let (longest, too_long) = ("😀".repeat(100), "a".repeat(101));
         let accepted = ["a", "msg ", "Freigabe №1", "order.approved/v2", &longest];
-        let refused = ["", "a\nb", "a\0", "\u{85}", &too_long];
+        let refused = ["", "a\nb", "a\0", "\u{85}", ".", "..", &too_long];
         check::<EventType>(&accepted, &refused);
         check::<EventKey>(&accepted, &refused);
     }

@@ -49,6 +49,13 @@ impl Error {
         self.kind
     }
 
+    /// The same for people outside: what was tried and whether to try again, without the words of the database, which name
+    /// what is in it.
+    #[must_use]
+    pub fn for_outsiders(&self) -> String {
+        format!("{} failed; {}", self.doing, self.kind.advice())
+    }
+
     /// An error of this kind.
     pub fn new(kind: ErrorKind, doing: &'static str, reason: impl std::fmt::Display) -> Self {
         Self { kind, doing, reason: reason.to_string() }

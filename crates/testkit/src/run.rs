@@ -1,5 +1,7 @@
 //! One instance, as a test sees it.
 
+mod control;
+
 use everstep_coordinator::EventRequest;
 use everstep_engine::{Answer, mailbox::EventId, start::NameKey};
 use everstep_protocol::{

@@ -2,7 +2,7 @@
 //! broker, all on one thread whose clock stands still unless it is moved.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError, atomic::AtomicU64},
     time::Duration,
 };
 
@@ -52,6 +52,8 @@ pub(crate) struct System {
     pub(crate) watches: Watches,
     pub(crate) commits: watch::Sender<u64>,
     pub(crate) pools: Vec<everstep_protocol::Pool>,
+    /// How many operations the test asked for: each has an id of its own.
+    pub(crate) operations: AtomicU64,
     began: (Instant, Timestamp),
     life: Arc<Mutex<Arc<Life>>>,
     /// Coordinator and worker, which end with this.
@@ -105,6 +107,7 @@ impl System {
             watches,
             commits,
             pools,
+            operations: AtomicU64::new(0),
             began,
             life,
             _tasks: tasks,

@@ -199,6 +199,15 @@ impl Refusal {
         Some(hint.to_owned())
     }
 
+    /// What the caller is told: the refusal's own text, but of a failure of the store not the database's words. Those are in the
+    /// log.
+    fn detail(&self, status: StatusCode) -> String {
+        match self {
+            Self::Engine(Error::Store(error)) if status.is_server_error() => error.for_outsiders(),
+            other => other.to_string(),
+        }
+    }
+
     /// Sending the same request again does no harm and may help.
     const fn is_retry_safe(&self) -> bool {
         match self {
@@ -229,10 +238,10 @@ impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let (status, code, title) = self.place();
         let retry_safe = self.is_retry_safe();
-        let detail = self.to_string();
         if status.is_server_error() {
-            tracing::warn!(code, detail, "a request failed");
+            tracing::warn!(code, detail = %self, "a request failed");
         }
+        let detail = self.detail(status);
         let kind = format!("urn:everstep:problem:{code}");
         let problem =
             Problem { kind, title, status: status.as_u16(), code, detail, hint: self.hint(), retry_safe };

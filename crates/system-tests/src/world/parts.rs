@@ -180,6 +180,34 @@ impl World {
         live.handle.clone()
     }
 
+    /// The handle of a coordinator that runs.
+    pub fn handle_of(&self, number: usize) -> Handle {
+        self.coordinators[number].as_ref().expect("it runs").handle.clone()
+    }
+
+    /// How many coordinators there have been; the newest has the number before.
+    pub fn coordinators_made(&self) -> usize {
+        self.coordinators.len()
+    }
+
+    /// Runs one SQL statement in the database of a fleet.
+    pub fn sql(&self, statement: &str) -> String {
+        match &self.site {
+            Site::Embedded { .. } => panic!("an embedded system has no server"),
+            Site::Fleet { installation } => {
+                tokio::task::block_in_place(|| installation.sql(statement)).expect("the statement is valid")
+            }
+        }
+    }
+
+    /// The name of the database of a fleet.
+    pub fn database(&self) -> &str {
+        match &self.site {
+            Site::Embedded { .. } => panic!("an embedded system has no server"),
+            Site::Fleet { installation } => installation.name(),
+        }
+    }
+
     /// The store, to look.
     pub fn store(&self) -> Arc<dyn Store> {
         match &self.observer {
