@@ -40,6 +40,8 @@ CREATE TABLE instance (
     ended_at bigint,
     keep_complete bigint CHECK (keep_complete >= 0),
     keep_failed bigint CHECK (keep_failed >= 0),
+    cached_by uuid,
+    cached_position bigint CHECK (cached_position > 0),
     CONSTRAINT ended_has_a_time CHECK ((status <> 0) = (ended_at IS NOT NULL)),
     CONSTRAINT ended_waits_for_nothing CHECK (status = 0 OR waits = 0)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000,
@@ -48,6 +50,7 @@ COMMENT ON COLUMN instance.status IS '0 open, 1 complete, 2 errored, 3 terminate
 COMMENT ON COLUMN instance.keep_complete IS
     'milliseconds from an end with an output to the deletion; null: as the workflow says; never changes';
 COMMENT ON COLUMN instance.keep_failed IS 'the same from any other end';
+COMMENT ON COLUMN instance.cached_by IS 'the session that may have kept the body, fed up to cached_position';
 -- Lists of one workflow, newest first. All its columns are immutable. The id is in it as bytes, which order as the id does:
 -- while the table is small, the planner would else search this index for an id, and read all of it (rule W37).
 CREATE INDEX instance_by_workflow ON instance (namespace, workflow, uuid_send(id));

@@ -33,6 +33,9 @@ CREATE TABLE instance (
     -- How long its start wants it kept after its end, in milliseconds; null as its workflow says. Never changes.
     keep_complete INTEGER CHECK (keep_complete >= 0),
     keep_failed   INTEGER CHECK (keep_failed >= 0),
+    -- The session that may have kept the body, fed up to cached_position.
+    cached_by       BLOB,
+    cached_position INTEGER,
     CHECK ((status <> 0) = (ended_at IS NOT NULL))
 ) STRICT, WITHOUT ROWID;
 

@@ -117,6 +117,7 @@ impl Replayer<'_> {
             session: SessionId::generate(),
             limits: self.limits,
             linger: Duration::ZERO,
+            caches: false,
             watch: self.watch.clone(),
             metrics: Metrics::default(),
             // A body that something else wakes later has been replayed by then.

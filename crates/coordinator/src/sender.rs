@@ -1,12 +1,12 @@
 //! From effects to messages: one message per worker and turn, tasks for the queues. Sent after the commit; what is lost here
 //! is made good by resends and heartbeats.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use everstep_broker::{Outgoing, Properties};
 use everstep_engine::{Effect, Head};
 use everstep_protocol::{
-    InstanceUid, Position, SessionId,
+    Position, SessionId,
     journal::Entry,
     limits::PART_BYTES,
     message::{CoordinatorItem, Entries, Grant, RunTask, StepTask, ToWorker},
@@ -20,14 +20,14 @@ use crate::shared::Shared;
 const EXPIRATION_MS: u32 = 10_000;
 
 /// Sends what a committed batch decided. False if a live connection did not take it: the inputs are to come again.
-pub(crate) async fn send(shared: &Shared, effects: Vec<Effect>, fresh: HashMap<InstanceUid, Entry>) -> bool {
+pub(crate) async fn send(shared: &Shared, effects: Vec<Effect>) -> bool {
     if effects.is_empty() {
         return true;
     }
     let mut outbound = Outbound::default();
     let mut unread = Vec::new();
     for effect in effects {
-        outbound.add(shared, effect, &fresh, &mut unread);
+        outbound.add(shared, effect, &mut unread);
     }
     if !unread.is_empty() && !read(shared, unread, &mut outbound).await {
         return false;
@@ -85,6 +85,7 @@ struct Unread {
     session: SessionId,
     head: Box<Head>,
     direct: bool,
+    after: Position,
 }
 
 impl Outbound {
@@ -92,13 +93,7 @@ impl Outbound {
         self.workers.entry(session).or_default().push(item);
     }
 
-    fn add(
-        &mut self,
-        shared: &Shared,
-        effect: Effect,
-        fresh: &HashMap<InstanceUid, Entry>,
-        unread: &mut Vec<Unread>,
-    ) {
+    fn add(&mut self, shared: &Shared, effect: Effect, unread: &mut Vec<Unread>) {
         match effect {
             Effect::Item(session, item) => self.item(session, item),
             Effect::StepGrant(session, grant) => self.item(session, CoordinatorItem::StepGrant(*grant)),
@@ -112,13 +107,13 @@ impl Outbound {
                 };
                 self.item(session, CoordinatorItem::Entries(item));
             }
-            Effect::Grant { session, head, direct } => match fresh.get(&head.uid) {
-                Some(first) if head.position == Position(1) => {
-                    let grant = grant(shared, &head, direct, vec![first.clone()]);
-                    self.item(session, grant);
+            Effect::Grant { session, head, direct, after, entries } => {
+                if entries.is_empty() && after < head.position {
+                    unread.push(Unread { session, head, direct, after });
+                } else {
+                    self.item(session, grant(shared, &head, direct, entries));
                 }
-                _ => unread.push(Unread { session, head, direct }),
-            },
+            }
             Effect::Offer { namespace, workflow, instance } => {
                 let task = RunTask { incarnation: shared.incarnation, instance };
                 self.tasks.push(transient(topology::run_queue(&namespace, &workflow), wire::encode(&task)));
@@ -178,7 +173,7 @@ fn size(item: &CoordinatorItem) -> usize {
 async fn read(shared: &Shared, unread: Vec<Unread>, outbound: &mut Outbound) -> bool {
     let ranges = unread
         .iter()
-        .map(|grant| Range { uid: grant.head.uid, run: grant.head.run, after: Position(0) })
+        .map(|grant| Range { uid: grant.head.uid, run: grant.head.run, after: grant.after })
         .collect();
     let parts = match shared.store.journal(ranges, PART_BYTES).await {
         Ok(parts) => parts,

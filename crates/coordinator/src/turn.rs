@@ -1,7 +1,7 @@
 //! One turn: a batch becomes one transaction, then its messages leave, then its inputs are settled.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashSet,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -14,7 +14,7 @@ use everstep_engine::{
     start::{MessageKey, NameKey},
 };
 use everstep_protocol::{
-    InstanceId, InstanceUid, Payload, Run, SessionId, journal::Entry, message::WorkerItem, start::StartReply,
+    InstanceId, InstanceUid, Payload, Run, SessionId, message::WorkerItem, start::StartReply,
 };
 use everstep_store::{ErrorKind, MessageName, Rejected};
 
@@ -44,8 +44,6 @@ pub(crate) struct Finished {
 struct Decided {
     verdicts: Vec<Verdict>,
     effects: Vec<Effect>,
-    /// First entries of new instances, which need not be read again to be granted.
-    fresh: HashMap<InstanceUid, Entry>,
     credits: Vec<everstep_protocol::SessionId>,
     sent: Vec<(InstanceUid, Run)>,
     near: Vec<(everstep_protocol::Timestamp, InstanceUid, everstep_protocol::CallHash)>,
@@ -132,7 +130,6 @@ fn decide(shared: Arc<Shared>, inputs: Arc<Vec<Input>>, out: Arc<Mutex<Decided>>
             verdicts,
             effects,
             credits,
-            fresh: fresh(&writes),
             sent: writes.sent.clone(),
             near: near(&writes),
             lifecycles: writes.outbox.clone(),
@@ -142,12 +139,6 @@ fn decide(shared: Arc<Shared>, inputs: Arc<Vec<Input>>, out: Arc<Mutex<Decided>>
         *out.lock().unwrap_or_else(PoisonError::into_inner) = decided;
         writes
     })
-}
-
-fn fresh(writes: &Writes) -> HashMap<InstanceUid, Entry> {
-    let created: HashSet<_> = writes.created.iter().map(|head| head.uid).collect();
-    let rows = writes.journal.iter().filter(|row| created.contains(&row.uid));
-    rows.map(|row| (row.uid, row.entry.clone())).collect()
 }
 
 fn near(writes: &Writes) -> Vec<(everstep_protocol::Timestamp, InstanceUid, everstep_protocol::CallHash)> {
@@ -183,7 +174,7 @@ async fn conclude(
     if decided.held_back {
         shared.backlog.notify_one();
     }
-    let handed_over = sender::send(shared, decided.effects, decided.fresh).await;
+    let handed_over = sender::send(shared, decided.effects).await;
     if !handed_over {
         // The messages come again at once; without a pause they would do so as fast as the store can answer.
         tokio::time::sleep(UNSENT_PAUSE).await;

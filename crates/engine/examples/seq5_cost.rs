@@ -321,6 +321,7 @@ fn report(n: u64, step: u32) -> Report {
         closed: Vec::new(),
         then,
         folded: true,
+        cached: false,
     }
 }
 

@@ -142,7 +142,11 @@ impl Batch {
     }
 
     fn on(&mut self, head: &Head, what: &What, room: &mut Room) -> Answer {
-        let place = if may_place(what) { room.take(&head.namespace, &head.workflow) } else { Place::Queue };
+        let place = if may_place(what) {
+            room.take(&head.namespace, &head.workflow, head.cached.map(|cached| cached.session))
+        } else {
+            Place::Queue
+        };
         let context = Context {
             rows: &self.loaded.rows,
             now: self.loaded.now,
@@ -183,7 +187,7 @@ impl Batch {
         self.loaded.names.insert(start.name.clone(), existing);
         self.loaded.heads.insert(head.uid, head.clone());
         self.fold.create(head, &start.name, start.fingerprint);
-        let place = room.take(&head.namespace, &head.workflow);
+        let place = room.take(&head.namespace, &head.workflow, None);
         let decision = runnable(head.clone(), entry, place);
         self.settle_credit(place, &decision.effects, room);
         self.record(head, decision);
@@ -257,7 +261,7 @@ impl Batch {
     fn unknown(&mut self, instance: InstanceUid, what: &What) -> Answer {
         use CoordinatorItem as Item;
         let item = match what {
-            What::Claim { session } => Some((*session, Item::NotGranted { instance })),
+            What::Claim { session, .. } => Some((*session, Item::NotGranted { instance })),
             What::Report { session, report, .. } => {
                 Some((*session, Item::Fence { instance, epoch: report.epoch, why: FenceReason::Unknown }))
             }
@@ -322,7 +326,8 @@ fn runnable(mut head: Head, entry: Entry, place: Place) -> Decision {
         Place::Direct(session) => {
             head.epoch = head.epoch.next();
             changes.push(Change::Lease(Subject::INSTANCE, crate::rows::Lease { session, epoch: head.epoch }));
-            Effect::Grant { session, head: Box::new(head.clone()), direct: true }
+            let entries = vec![entry.clone()];
+            Effect::Grant { session, head: Box::new(head.clone()), direct: true, after: Position(0), entries }
         }
         Place::Queue => {
             changes.push(Change::Ready(Subject::INSTANCE, None));

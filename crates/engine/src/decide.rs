@@ -38,7 +38,7 @@ mod restart;
 mod step;
 
 use everstep_protocol::{
-    InstanceUid, Timestamp,
+    InstanceUid, Position, SessionId, Timestamp,
     journal::{Entry, Fact, Lost},
     limits::Limits,
 };
@@ -78,7 +78,7 @@ pub struct Context<'a> {
 pub fn decide(head: &Head, what: &What, context: Context<'_>) -> Decision {
     let mut draft = Draft::new(head, context);
     let answer = match what {
-        What::Claim { session } => lease::claim(&mut draft, *session),
+        What::Claim { session, have } => lease::claim(&mut draft, *session, *have),
         What::GiveBack { session, epoch } => lease::give_back(&mut draft, *session, *epoch),
         What::LeaseEnded { session, epoch, slots, counts, progress } => {
             let loss = Lost { slots: *slots, counts: *counts, session: *session, progress: progress.clone() };
@@ -182,11 +182,20 @@ impl<'a> Draft<'a> {
     }
 
     /// Grants the lease to a session: the epoch grows, reports are counted from 1 again.
-    fn grant(&mut self, session: everstep_protocol::SessionId, direct: bool) {
+    fn grant(&mut self, session: SessionId, direct: bool, after: Position) {
         self.head.epoch = self.head.epoch.next();
         self.head.reports = 0;
+        self.head.cached = None;
         self.changes.push(Change::Lease(Subject::INSTANCE, Lease { session, epoch: self.head.epoch }));
-        self.effects.push(Effect::Grant { session, head: Box::new(self.head.clone()), direct });
+        let is_all = self.entries.len() as u64 == self.head.position.0.saturating_sub(after.0);
+        let entries = if is_all { self.entries.clone() } else { Vec::new() };
+        self.effects.push(Effect::Grant {
+            session,
+            head: Box::new(self.head.clone()),
+            direct,
+            after,
+            entries,
+        });
     }
 
     /// The instance can go on and nobody holds it: a direct grant, or a ready row and an offer. The one place where an
@@ -196,7 +205,10 @@ impl<'a> Draft<'a> {
             return;
         }
         match self.context.place {
-            Place::Direct(session) => self.grant(session, true),
+            Place::Direct(session) => {
+                let cached = self.head.cached.filter(|cached| cached.session == session);
+                self.grant(session, true, cached.map_or(Position(0), |cached| cached.position));
+            }
             Place::Queue => {
                 self.changes.push(Change::Ready(Subject::INSTANCE, None));
                 self.effects.push(Effect::Offer {

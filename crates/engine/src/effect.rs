@@ -1,7 +1,7 @@
 //! What a decision consists of: rows to change, messages that may leave only after the commit, and the answer.
 
 use everstep_protocol::{
-    CallHash, EventType, InstanceUid, Namespace, Pool, SessionId, Timestamp, WorkflowName,
+    CallHash, EventType, InstanceUid, Namespace, Pool, Position, SessionId, Timestamp, WorkflowName,
     journal::{Entry, Parked},
     message::{CoordinatorItem, StepGrant},
 };
@@ -117,7 +117,7 @@ pub enum Forget {
 pub enum Effect {
     /// An item for a session's inbox.
     Item(SessionId, CoordinatorItem),
-    /// A lease for a session; the coordinator adds the first part of the journal.
+    /// A lease for a session; where entries are missing, the coordinator adds the first part of them.
     Grant {
         /// For whom.
         session: SessionId,
@@ -125,6 +125,10 @@ pub enum Effect {
         head: Box<Head>,
         /// Sent against a credit.
         direct: bool,
+        /// What the session has already (rule W27).
+        after: Position,
+        /// The entries since then, if the decision knows them all; else they are read.
+        entries: Vec<Entry>,
     },
     /// The lease of a remote step.
     StepGrant(SessionId, Box<StepGrant>),

@@ -1,7 +1,7 @@
 //! The head of an instance: the one row that a decision locks. It never grows with the instance (rule W21).
 
 use everstep_protocol::{
-    Epoch, Generation, InstanceId, InstanceUid, Namespace, Position, Run, Timestamp, WorkflowName,
+    Epoch, Generation, InstanceId, InstanceUid, Namespace, Position, Run, SessionId, Timestamp, WorkflowName,
 };
 
 /// What the head itself stores of an instance's status; what an open instance is doing follows from its side rows (rule W24).
@@ -60,6 +60,15 @@ impl Status {
     }
 }
 
+/// A body that a worker has kept after a suspend. A hint, never counted on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cached {
+    /// The session that suspended it.
+    pub session: SessionId,
+    /// The last entry that the body was fed.
+    pub position: Position,
+}
+
 /// The head row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
@@ -95,6 +104,8 @@ pub struct Head {
     pub events: u64,
     /// Events that no call has got yet.
     pub unread: u64,
+    /// Who may have kept its body, while nobody holds it (rule W27).
+    pub cached: Option<Cached>,
     /// When it was created.
     pub created_at: Timestamp,
     /// When it ended: set exactly when the status is not open.
@@ -130,6 +141,7 @@ impl Head {
             deaths: 0,
             events: 0,
             unread: 0,
+            cached: None,
             created_at,
             ended_at: None,
             retention: crate::retention::Own { complete: None, failed: None },

@@ -3,7 +3,7 @@
 use everstep_protocol::{
     BuildName, CallHash, Epoch, InstanceUid, Millis, Payload, SessionId,
     journal::Progress,
-    message::{AttemptOutcome, OpenWait, Report},
+    message::{AttemptOutcome, Have, OpenWait, Report},
 };
 
 use crate::{mailbox::SentEvent, rows::Needs, start::Start};
@@ -30,6 +30,8 @@ pub enum What {
     Claim {
         /// Who asks.
         session: SessionId,
+        /// What it has kept of the instance (rule W27).
+        have: Option<Have>,
     },
     /// The holder reports.
     Report {

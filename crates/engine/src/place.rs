@@ -129,16 +129,27 @@ impl Room {
         self.pools.retain(|_, sessions| !sessions.is_empty());
     }
 
-    /// Takes one credit of a session that serves the workflow: the one with the most room, in turn among equals.
-    pub fn take(&mut self, namespace: &Namespace, workflow: &WorkflowName) -> Place {
+    /// Takes one credit of a session that serves the workflow: the one that may have the body (rule W27), else the one with the
+    /// most room, in turn among equals.
+    pub fn take(
+        &mut self,
+        namespace: &Namespace,
+        workflow: &WorkflowName,
+        cached_by: Option<SessionId>,
+    ) -> Place {
         let Some(serving) = self.serving.get(&(namespace.clone(), workflow.clone())) else {
             return Place::Queue;
         };
+        let room = |session: &SessionId| self.sessions.get(session).map_or(0, Session::room);
+        let cached = cached_by.filter(|session| room(session) > 0 && serving.contains(session));
         self.turn = self.turn.wrapping_add(1);
-        let best = (0..serving.len())
-            .map(|offset| serving[(self.turn + offset) % serving.len()])
-            .max_by_key(|session| self.sessions.get(session).map_or(0, Session::room));
-        match best.and_then(|session| self.sessions.get_mut(&session).map(|known| (session, known))) {
+        let most = || {
+            (0..serving.len()).map(|offset| serving[(self.turn + offset) % serving.len()]).max_by_key(room)
+        };
+        match cached
+            .or_else(most)
+            .and_then(|session| self.sessions.get_mut(&session).map(|known| (session, known)))
+        {
             Some((session, known)) if known.room() > 0 => {
                 known.sent += 1;
                 Place::Direct(session)

@@ -97,7 +97,7 @@ impl World {
             pick(of.map(held).collect(), b)
         };
         match kind {
-            3..=5 => Some(What::Claim { session: session(b) }),
+            3..=5 => Some(What::Claim { session: session(b), have: None }),
             6..=11 => {
                 let lease = lease?;
                 let who = if b > 240 { session(c) } else { lease.session };

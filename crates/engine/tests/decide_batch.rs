@@ -16,8 +16,10 @@ fn w19_an_input_whose_head_is_locked_elsewhere_is_held() {
     let mut store = Store::held();
     store.elsewhere.insert(uid(1));
     let (_, report) = store.next_report(|report| report.results = vec![end(&step("a"), 1, ok())]);
-    let out =
-        store.batch(&[on(uid(1), reported(S1, report.clone())), on(uid(1), What::Claim { session: S1 })]);
+    let out = store.batch(&[
+        on(uid(1), reported(S1, report.clone())),
+        on(uid(1), What::Claim { session: S1, have: None }),
+    ]);
     assert_eq!(out.verdicts, [Verdict::Held, Verdict::Held]);
     assert!(out.writes.is_empty() && out.effects.is_empty());
     store.elsewhere.clear();
@@ -29,7 +31,7 @@ fn w19_one_held_head_does_not_hold_the_others() {
     let mut store = Store::started();
     store.start(start(2, "j", 1));
     store.elsewhere.insert(uid(1));
-    let claim = What::Claim { session: S1 };
+    let claim = What::Claim { session: S1, have: None };
     let out = store.batch(&[on(uid(1), claim.clone()), on(uid(2), claim)]);
     assert_eq!(out.verdicts, [Verdict::Held, Verdict::Decided(Answer::Granted)]);
 }
@@ -38,7 +40,7 @@ fn w19_one_held_head_does_not_hold_the_others() {
 fn w19_an_instance_that_does_not_exist_is_not_found() {
     let call = step("img");
     let cases = [
-        (What::Claim { session: S1 }, vec!["not granted"]),
+        (What::Claim { session: S1, have: None }, vec!["not granted"]),
         (reported(S1, report(uid(9), 3, 1, 1)), vec!["fence"]),
         (What::StepClaim { session: S1, call: call.hash() }, vec!["step fence"]),
         (step_reported(S1, &call, 1, ok()), vec!["step fence"]),
@@ -97,7 +99,7 @@ fn w20_a_panicking_decision_parks_its_instance_and_no_other() {
     store.start(start(2, "j", 1));
     store.tables.heads.get_mut(&uid(1)).unwrap().reports = u64::MAX;
     let out = store.batch(&[
-        on(uid(2), What::Claim { session: S2 }),
+        on(uid(2), What::Claim { session: S2, have: None }),
         on(uid(1), reported(S1, report(uid(1), 1, 1, 1))),
         on(uid(2), What::GiveBack { session: S2, epoch: Epoch(1) }),
     ]);
@@ -123,14 +125,14 @@ fn w20_rows_that_the_store_refuses_park_the_instance() {
 fn w21_inputs_of_one_head_are_decided_in_order() {
     use Answer::{Done, Fenced, Granted, NotGranted, Taken};
     let mut store = Store::started();
-    let (claim, other) = (What::Claim { session: S1 }, What::Claim { session: S2 });
+    let (claim, other) = (What::Claim { session: S1, have: None }, What::Claim { session: S2, have: None });
     let mut first = report(uid(1), 1, 1, 1);
     first.results = vec![end(&step("a"), 1, ok())];
     let out = store.batch(&[
         on(uid(1), other.clone()),
         on(uid(1), claim),
         on(uid(1), What::GiveBack { session: S2, epoch: Epoch(1) }),
-        on(uid(1), What::Claim { session: S3 }),
+        on(uid(1), What::Claim { session: S3, have: None }),
         on(uid(1), reported(S3, report(uid(1), 2, 1, 1))),
         on(uid(1), reported(S2, first)),
         on(uid(1), lease_ended(S3, true)),

@@ -118,7 +118,7 @@ fn p30_terminate_in_one_batch_with_what_made_it_runnable() {
     assert_eq!((out.answers(), store.state()), (vec![Answer::Done, Answer::Done], "ended"));
     assert!(out.sent().is_empty(), "nothing that has ended is offered");
     let mut store = Store::started();
-    store.batch(&[on(uid(1), What::Claim { session: S1 }), on(uid(1), terminate("t"))]);
+    store.batch(&[on(uid(1), What::Claim { session: S1, have: None }), on(uid(1), terminate("t"))]);
     assert_eq!(store.state(), "ended");
 }
 
@@ -152,10 +152,14 @@ fn p41_retry_lets_a_parked_instance_go_on() {
     let mut store = Store::held();
     store.report(|report| report.then = Then::Park(parked()));
     assert_eq!(store.tables.parked[&uid(1)], parked());
-    assert_eq!(store.tell(What::Claim { session: S2 }).answer(), Answer::NotGranted, "nothing else moves it");
+    assert_eq!(
+        store.tell(What::Claim { session: S2, have: None }).answer(),
+        Answer::NotGranted,
+        "nothing else moves it"
+    );
     let out = store.tell(retry("r"));
     assert_eq!((out.entries(), out.sent(), store.state()), (vec!["retried"], vec!["offer"], "ready"));
-    assert_eq!(store.tell(What::Claim { session: S2 }).answer(), Answer::Granted);
+    assert_eq!(store.tell(What::Claim { session: S2, have: None }).answer(), Answer::Granted);
 }
 
 #[test]

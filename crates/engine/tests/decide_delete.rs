@@ -69,7 +69,7 @@ fn p32_retention_counts_from_the_end_by_how_it_ended() {
     for (end, kept) in ends {
         let mut store = Store::default();
         store.start(everstep_engine::start::Start { retention: own, ..start(1, "i", 1) });
-        store.tell(What::Claim { session: S1 });
+        store.tell(What::Claim { session: S1, have: None });
         store.pass(100);
         assert_eq!(store.tell(What::Expire).answer(), Answer::Nothing, "what is open is kept");
         store.report(|report| report.then = Then::End(end));

@@ -69,7 +69,7 @@ fn p22_events_are_kept_before_anybody_waits_and_read_in_order() {
     for n in 0..25 {
         assert_eq!(send(&mut store, &format!("e{n}"), "a"), Answer::Done);
     }
-    store.tell(What::Claim { session: S1 });
+    store.tell(What::Claim { session: S1, have: None });
     for n in 1..=25 {
         await_one(&mut store, &event("a", n), &["a"]);
     }

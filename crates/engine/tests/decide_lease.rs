@@ -3,17 +3,17 @@
 
 mod support;
 
-use everstep_engine::{Answer, Effect, What};
+use everstep_engine::{Answer, Effect, What, head::Cached};
 use everstep_protocol::{
-    Attempt, Epoch, Failure, FailureKind, Millis, Namespace, Policy, SessionId,
+    Attempt, Epoch, Failure, FailureKind, Millis, Namespace, Policy, Position, Run, SessionId,
     journal::{Fact, ParkCode, Progress},
-    message::{AttemptEnd, AttemptOutcome, OpenWait, Then},
+    message::{AttemptEnd, AttemptOutcome, Have, OpenWait, Then},
     policy::Limit,
 };
 use support::*;
 
 fn claim(session: SessionId) -> What {
-    What::Claim { session }
+    What::Claim { session, have: None }
 }
 
 fn die(store: &mut Store, session: SessionId) {
@@ -26,7 +26,7 @@ fn w07_a_repeated_claim_gets_the_same_grant() {
     let mut store = Store::started();
     let epochs: Vec<_> = (0..3)
         .map(|_| match &store.tell(claim(S1)).effects[..] {
-            [Effect::Grant { session: S1, head, direct: false }] => head.epoch.0,
+            [Effect::Grant { session: S1, head, direct: false, .. }] => head.epoch.0,
             other => panic!("{other:?}"),
         })
         .collect();
@@ -82,6 +82,76 @@ fn w07_claim_and_give_back_in_one_batch_leave_it_ready() {
         out.writes.leases.is_empty() && out.writes.lease_deletes.is_empty(),
         "a lease within a batch is no row"
     );
+}
+
+/// An instance that S1 has suspended, keeping its body, and whose sleep is over.
+fn kept() -> Store {
+    let mut store = Store::held();
+    store.report(|report| {
+        report.opened = vec![open(&sleep("nap"), OpenWait::Sleep(Millis(10)))];
+        report.then = Then::Suspend;
+        report.cached = true;
+    });
+    assert_eq!(store.head().cached, Some(Cached { session: S1, position: Position(1) }));
+    store.pass(10);
+    store
+}
+
+/// From where the only grant goes on, and how many entries it knows.
+fn granted(out: &Out, to: SessionId) -> (u64, usize) {
+    match &out.effects[..] {
+        [Effect::Grant { session, after, entries, .. }] if *session == to => (after.0, entries.len()),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn w27_a_wake_goes_to_whoever_kept_the_body_from_where_it_was() {
+    for (with_room, expected) in [(vec![S1, S2], S1), (vec![S2, S1], S1), (vec![S2], S2)] {
+        let mut store = kept();
+        for session in &with_room {
+            store.room.serve(*session, &Namespace::default(), &[workflow()]);
+            // The other one has more room.
+            store.room.credit(*session, if *session == S1 { 1 } else { 9 });
+        }
+        let out = store.tell(What::Due { call: sleep("nap").hash() });
+        let after = if expected == S1 { 1 } else { 0 };
+        assert_eq!(granted(&out, expected), (after, 0), "{with_room:?}");
+        assert_eq!((store.state(), store.head().cached), ("held", None));
+    }
+}
+
+#[test]
+fn w27_a_claim_that_names_what_it_has_is_granted_the_rest() {
+    let have = |run, position| Some(Have { run: Run(run), position: Position(position) });
+    for (have, after) in [(None, 0), (have(1, 1), 1), (have(1, 3), 3), (have(1, 4), 0), (have(2, 1), 0)] {
+        let mut store = kept();
+        store.tell(What::Due { call: sleep("nap").hash() });
+        let out = store.tell(What::Claim { session: S2, have });
+        assert_eq!((out.answer(), granted(&out, S2).0), (Answer::Granted, after), "{have:?}");
+    }
+}
+
+#[test]
+fn w27_what_was_kept_of_an_earlier_run_is_forgotten() {
+    let mut store = kept();
+    store.tell(What::Restart { operation: "again".to_owned(), prepared: None });
+    assert_eq!(store.head().cached, None);
+    let mut plain = Store::held();
+    plain.report(|report| {
+        report.opened = vec![open(&sleep("nap"), OpenWait::Sleep(Millis(10)))];
+        report.then = Then::Suspend;
+    });
+    assert_eq!(plain.head().cached, None, "nobody said that it keeps it");
+}
+
+#[test]
+fn w35_a_grant_brings_what_its_decision_wrote() {
+    let mut store = Store::default();
+    store.room.serve(S1, &Namespace::default(), &[workflow()]);
+    store.room.credit(S1, 1);
+    let out = store.start(start(1, "order-1", 1));
+    assert_eq!(granted(&out, S1), (0, 1));
 }
 
 #[test]

@@ -69,12 +69,12 @@ fn w02_every_grant_bears_a_higher_epoch() {
         } else {
             lease_ended(held.session, false)
         });
-        store.tell(What::Claim { session });
+        store.tell(What::Claim { session, have: None });
         epochs.push(store.lease().unwrap().epoch.0);
     }
     store.report(|report| report.then = Then::Park(parked()));
     store.tell(What::Retry { operation: "r".to_owned() });
-    store.tell(What::Claim { session: S1 });
+    store.tell(What::Claim { session: S1, have: None });
     epochs.push(store.lease().unwrap().epoch.0);
     assert_eq!(epochs, [1, 2, 3, 4, 5, 6]);
 }
@@ -84,7 +84,7 @@ fn w02_an_older_epoch_is_fenced() {
     let mut store = Store::held();
     let (_, late) = store.next_report(|report| report.results = vec![end(&step("a"), 1, ok())]);
     store.tell(lease_ended(S1, true));
-    store.tell(What::Claim { session: S1 });
+    store.tell(What::Claim { session: S1, have: None });
     let out = store.tell(reported(S1, late));
     assert_eq!(out.answer(), Answer::Fenced);
     assert!(out.writes.is_empty());
@@ -182,7 +182,7 @@ fn w02_reports_are_counted_from_1_in_each_lease() {
     store.report(|report| report.results = vec![end(&step("a"), 1, ok())]);
     assert_eq!(store.head().reports, 1);
     store.tell(What::GiveBack { session: S1, epoch: Epoch(1) });
-    store.tell(What::Claim { session: S2 });
+    store.tell(What::Claim { session: S2, have: None });
     assert_eq!(store.head().reports, 0);
     assert_eq!(
         store.report(|report| report.results = vec![end(&step("b"), 1, ok())]).taken(),

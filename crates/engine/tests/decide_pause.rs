@@ -58,7 +58,7 @@ fn p29_it_is_paused_only_when_the_lease_has_ended() {
         );
         end_lease(&mut store);
         assert_eq!(store.status(), StatusWord::Paused, "{case}");
-        let out = store.tell(What::Claim { session: S2 });
+        let out = store.tell(What::Claim { session: S2, have: None });
         assert_eq!(out.answer(), Answer::NotGranted, "{case}: nobody gets it");
         let out = store.tell(resume("r"));
         assert_eq!((out.sent(), store.status()), (vec!["offer"], StatusWord::Queued), "{case}");

@@ -55,7 +55,7 @@ fn p31_a_restart_is_a_new_run_with_the_same_beginning() {
         assert_eq!((again.answer(), store.head().run), (Answer::Done, Run(2)), "repeated, nothing is done");
         let late = store.tell(step_reported(S2, &step("img"), 1, ok()));
         assert!(late.entries().is_empty(), "what ran for the earlier run is over");
-        store.tell(What::Claim { session: S2 });
+        store.tell(What::Claim { session: S2, have: None });
         assert_eq!(store.head().epoch, epoch.next());
     }
 }

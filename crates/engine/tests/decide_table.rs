@@ -38,7 +38,7 @@ fn instance(state: &str) -> Store {
         other => panic!("{other}"),
     }
     if state == "held by another" {
-        store.tell(What::Claim { session: S2 });
+        store.tell(What::Claim { session: S2, have: None });
     }
     if state == "paused" {
         store.tell(What::Pause { operation: "before".to_owned() });
@@ -193,7 +193,7 @@ fn inputs() -> Vec<What> {
     late.results = vec![end(&step("a"), 1, ok())];
     let operation = || "o".to_owned();
     vec![
-        What::Claim { session: S1 },
+        What::Claim { session: S1, have: None },
         reported(S1, late),
         What::GiveBack { session: S1, epoch: Epoch(1) },
         What::Due { call: sleep("s").hash() },

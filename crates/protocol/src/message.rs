@@ -62,6 +62,9 @@ pub enum WorkerItem {
     Claim {
         /// The instance.
         instance: InstanceUid,
+        /// How much of it the worker has kept in its cache (rule W27).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        have: Option<Have>,
     },
     /// Reports what the holder's run of the instance has come to.
     Report(Report),
@@ -122,7 +125,7 @@ impl WorkerItem {
     #[must_use]
     pub const fn instance(&self) -> InstanceUid {
         match self {
-            Self::Claim { instance }
+            Self::Claim { instance, .. }
             | Self::GiveBack { instance, .. }
             | Self::Ask { instance, .. }
             | Self::StepClaim { instance, .. }
@@ -131,6 +134,15 @@ impl WorkerItem {
             Self::Report(report) => report.instance,
         }
     }
+}
+
+/// What a worker has kept of an instance that it suspended. Never counted on: it may have let go of it meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Have {
+    /// The run.
+    pub run: Run,
+    /// The last position that the body was fed.
+    pub position: Position,
 }
 
 /// What came of an instance since the last report of this lease.
@@ -159,6 +171,9 @@ pub struct Report {
     /// if nothing was written after `seen`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub folded: bool,
+    /// With a suspend: the holder means to keep the body, so that a grant to it need not bring the journal anew (rule W27).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cached: bool,
 }
 
 /// The end of one attempt, as its worker saw it.

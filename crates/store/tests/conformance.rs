@@ -108,6 +108,7 @@ suites! {
     sessions::{
         w10_a_session_that_has_ended_never_comes_back,
         w06_heartbeats_find_the_leases_and_how_far_their_heads_are,
+        w27_who_kept_a_body_is_noted_until_it_is_granted,
         w09_after_a_gap_only_what_was_heard_since_ends_early,
         w08_silence_counts_only_while_it_could_be_heard,
         leases_of_ended_sessions_are_orphans,

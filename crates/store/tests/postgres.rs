@@ -205,7 +205,7 @@ async fn an_offer_and_a_claim_at_once_leave_no_ready_row() {
             uids.push(scene.start(&format!("o-{round}-{number}")).await);
         }
         let session = SessionId::generate();
-        let claims = uids.iter().map(|uid| on(*uid, What::Claim { session })).collect();
+        let claims = uids.iter().map(|uid| on(*uid, What::Claim { session, have: None })).collect();
         let offers = async {
             for _ in 0..5 {
                 scene.store.offer(&queues, 1_000, Millis(0)).await.unwrap();
@@ -251,7 +251,7 @@ async fn a_batch_of_two_hundred_takes_milliseconds() {
             starting.push(start.uid);
             inputs.push(Input::Start(Box::new(start)));
         }
-        inputs.extend(ready.iter().map(|uid| on(*uid, What::Claim { session })));
+        inputs.extend(ready.iter().map(|uid| on(*uid, What::Claim { session, have: None })));
         let heads = scene.load(Needs { heads: held.clone(), ..Needs::default() }).await.heads;
         for uid in &held {
             let mut report = Reporting::of(&heads[uid], session);

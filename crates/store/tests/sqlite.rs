@@ -90,6 +90,7 @@ fn report(instance: InstanceUid, epoch: u64, number: u64, seen: u64, then: Then)
         closed: Vec::new(),
         then,
         folded: false,
+        cached: false,
     }
 }
 
@@ -176,7 +177,10 @@ async fn an_instance_lives_and_ends() {
     assert!(offers.backlog.is_empty());
     assert!(store.offer(&[queue], 10, Millis(5000)).await.unwrap().rows.is_empty());
 
-    assert_eq!(batch(&store, vec![on(uid, What::Claim { session: me })]).await, [Answer::Granted]);
+    assert_eq!(
+        batch(&store, vec![on(uid, What::Claim { session: me, have: None })]).await,
+        [Answer::Granted]
+    );
     assert_eq!(status(&store, "a").await, StatusWord::Running);
 
     let mut first = report(uid, 1, 1, 1, Then::Suspend);
@@ -210,7 +214,10 @@ async fn an_instance_lives_and_ends() {
     let answers = batch(&store, vec![on(uid, What::Due { call: sleep.hash() })]).await;
     assert_eq!(answers, [Answer::Done]);
 
-    assert_eq!(batch(&store, vec![on(uid, What::Claim { session: me })]).await, [Answer::Granted]);
+    assert_eq!(
+        batch(&store, vec![on(uid, What::Claim { session: me, have: None })]).await,
+        [Answer::Granted]
+    );
     let end = End::Complete(Payload::from_text("\"done\"").unwrap());
     let what =
         What::Report { session: me, build: build(), report: report(uid, 2, 2, 4, Then::End(end.clone())) };
@@ -244,8 +251,8 @@ async fn w13_one_process_and_a_restart_goes_on_at_once() {
     assert!(store.open_session(&session(me)).await.unwrap());
     let (held, input) = start("held");
     let (_, other) = start("offered");
-    batch(&store, vec![input, other, on(held, What::Claim { session: me })]).await;
-    batch(&store, vec![on(held, What::Claim { session: me })]).await;
+    batch(&store, vec![input, other, on(held, What::Claim { session: me, have: None })]).await;
+    batch(&store, vec![on(held, What::Claim { session: me, have: None })]).await;
     let queue = Queue::Run(Namespace::default(), workflow());
     assert_eq!(store.offer(std::slice::from_ref(&queue), 10, Millis(60_000)).await.unwrap().rows.len(), 1);
     let first = CoordinatorId::generate();
@@ -276,7 +283,7 @@ async fn w13_what_was_answered_survives_a_kill() {
     for number in 0..50 {
         let (uid, input) = start(&format!("i{number}"));
         batch(&store, vec![input]).await;
-        batch(&store, vec![on(uid, What::Claim { session: me })]).await;
+        batch(&store, vec![on(uid, What::Claim { session: me, have: None })]).await;
         uids.push(uid);
     }
     let copy = directory.path().join("copy.db");
@@ -381,7 +388,7 @@ async fn pages_by_status() {
     }
     let terminate = |uid| on(uid, What::Terminate { operation: "o".to_owned(), reason: None });
     for uid in &uids[..3] {
-        batch(&store, vec![on(*uid, What::Claim { session: me })]).await;
+        batch(&store, vec![on(*uid, What::Claim { session: me, have: None })]).await;
     }
     for uid in &uids[3..5] {
         assert_eq!(batch(&store, vec![terminate(*uid)]).await, [Answer::Done]);

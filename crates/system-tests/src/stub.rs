@@ -137,7 +137,7 @@ impl Stub {
 
     /// Claims an instance until it is granted or refused.
     pub async fn claim(&mut self, instance: InstanceUid) -> Option<Grant> {
-        self.report(WorkerItem::Claim { instance }).await;
+        self.report(WorkerItem::Claim { instance, have: None }).await;
         self.until("the answer to a claim", |item| match item {
             CoordinatorItem::Grant(grant) if grant.instance == instance => Some(Some(grant.clone())),
             CoordinatorItem::NotGranted { instance: other } if *other == instance => Some(None),

@@ -52,7 +52,8 @@ impl TestKit {
         let plan = Plan {
             registry: Registry::new(),
             coordinator: CoordinatorSettings { report_queues: 1, ..CoordinatorSettings::default() },
-            worker: WorkerSettings { report_queues: 1, ..WorkerSettings::default() },
+            // No body is kept over a suspend, so that every wake proves that the code replays.
+            worker: WorkerSettings { report_queues: 1, cache_bytes: 0, ..WorkerSettings::default() },
             began_at: BEGINS_AT,
             seed: 0,
         };

@@ -20,6 +20,7 @@ mod linger;
 mod port;
 mod report;
 mod reports;
+mod sleep;
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -241,7 +242,7 @@ impl Hosted {
 
     /// The lease was granted, or its grant was repeated.
     pub fn granted(&mut self, grant: Grant) {
-        self.journal.add(grant.entries, grant.last, self.replay.position());
+        self.journal.begin(grant.entries, grant.last, self.replay.position());
     }
 
     /// Further entries, or the word that the instance is being paused, or no longer (rule P29).
@@ -331,7 +332,11 @@ impl Hosted {
     }
 
     fn finish(&mut self, finish: Finish, out: &mut Vec<Out>) {
-        self.dismiss(out);
+        if finish == Finish::Suspended && self.env.caches && matches!(self.life, Life::Waiting(..)) {
+            self.fall_asleep();
+        } else {
+            self.dismiss(out);
+        }
         self.env.metrics.drifted.inc_by(self.replay.drifted());
         out.push(Out::Finished(finish));
     }

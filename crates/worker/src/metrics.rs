@@ -23,6 +23,12 @@ pub struct Metrics {
     pub set_aside: IntCounterVec,
     /// Instances held.
     pub held: IntGauge,
+    /// Bodies of suspended instances that are kept.
+    pub cached: IntGauge,
+    /// What they are estimated to take.
+    pub cached_bytes: IntGauge,
+    /// Grants that found the body kept.
+    pub resumed: IntCounter,
     /// Attempts running.
     pub running: IntGauge,
     /// Attempts whose future did not go in time after its timeout, still there.
@@ -43,12 +49,15 @@ impl Metrics {
             &metrics.resends,
             &metrics.fences,
             &metrics.replays,
+            &metrics.resumed,
             &metrics.folds_refused,
             &metrics.drifted,
         ] {
             registry.register(Box::new(counter.clone()))?;
         }
-        for gauge in [&metrics.held, &metrics.running, &metrics.written_off] {
+        for gauge in
+            [&metrics.held, &metrics.cached, &metrics.cached_bytes, &metrics.running, &metrics.written_off]
+        {
             registry.register(Box::new(gauge.clone()))?;
         }
         Ok(metrics)
@@ -72,6 +81,9 @@ impl Metrics {
             drifted: counter("drifted", "Outcomes used for another input under another build")?,
             set_aside: vec("set_aside", "Messages set aside", "why")?,
             held: gauge("held", "Instances held")?,
+            cached: gauge("cached", "Bodies of suspended instances kept")?,
+            cached_bytes: gauge("cached_bytes", "Estimated memory of the bodies kept")?,
+            resumed: counter("resumed", "Grants that found the body kept")?,
             running: gauge("running", "Attempts running")?,
             written_off: gauge("written_off", "Timed-out attempts that did not go")?,
             polls: Histogram::with_opts(polls)?,

@@ -169,7 +169,10 @@ mod tests {
     fn w16_one_message_per_queue_and_flush() {
         let instance = InstanceUid::generate();
         let mut outbox = Outbox::new(4);
-        outbox.add(parcel(vec![WorkerItem::Claim { instance }, WorkerItem::Claim { instance }]));
+        outbox.add(parcel(vec![
+            WorkerItem::Claim { instance, have: None },
+            WorkerItem::Claim { instance, have: None },
+        ]));
         let (messages, _) = outbox.flush(&[]);
         assert_eq!(sizes(&messages), [2]);
         let queue = topology::report_queue(topology::report_index(instance, 4));
@@ -204,7 +207,7 @@ mod tests {
         let credit = Credit { coordinator: everstep_protocol::CoordinatorId::generate(), limit: 7 };
         let mut outbox = Outbox::new(1);
         let mut told = |credits: &[Credit]| {
-            outbox.add(parcel(vec![WorkerItem::Claim { instance }]));
+            outbox.add(parcel(vec![WorkerItem::Claim { instance, have: None }]));
             let (messages, _) = outbox.flush(credits);
             wire::decode::<FromWorker>("message", &messages[0].body).unwrap().credits
         };

@@ -35,6 +35,9 @@ pub struct Settings {
     pub timeout_grace: Duration,
     /// With a wait due within this time the instance is kept instead of suspended (rule W27). Default 100 ms.
     pub linger: Duration,
+    /// How many bytes bodies of suspended instances may take, by an estimate, so that their wake need not replay the journal (rule
+    /// W27); 0 keeps none. Default 64 MiB.
+    pub cache_bytes: u64,
     /// How many report queues the installation has (rule W16). Default 4.
     pub report_queues: u32,
     /// How long running steps may go on after a stop. Default 30 s.
@@ -94,6 +97,7 @@ impl Default for Settings {
             poll_limit: Duration::from_secs(10),
             timeout_grace: Duration::from_secs(30),
             linger: Duration::from_millis(100),
+            cache_bytes: 64 * 1024 * 1024,
             report_queues: 4,
             shutdown_grace: Duration::from_secs(30),
             link_runtime: None,

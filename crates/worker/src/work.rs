@@ -3,6 +3,7 @@
 //! It takes everything that is there, acts on it, lets each instance that something happened to take its turn, and hands
 //! what came of it to the link in one parcel. It does no I/O and never waits for user steps, which run elsewhere.
 
+mod cache;
 mod hold;
 mod pool;
 mod stop;
@@ -79,6 +80,7 @@ pub(crate) struct Parts {
     pub(crate) registry: Registry,
     pub(crate) build: BuildName,
     pub(crate) linger: Duration,
+    pub(crate) cache_bytes: u64,
     pub(crate) shutdown_grace: Duration,
     pub(crate) metrics: Metrics,
     pub(crate) interceptor: Option<Arc<dyn Interceptor>>,
@@ -98,6 +100,7 @@ pub(crate) struct Work {
     clock: Clock,
     credits: Credits,
     held: HashMap<InstanceUid, Slot>,
+    cache: cache::Cache,
     claims: Claims<InstanceUid>,
     step_claims: Claims<StepKey>,
     remotes: Remotes,
@@ -131,6 +134,7 @@ struct Slot {
 impl Work {
     pub(crate) fn new(parts: Parts) -> Self {
         Self {
+            cache: cache::Cache::new(parts.cache_bytes),
             parts,
             session: None,
             clock: Clock::default(),
@@ -254,6 +258,7 @@ impl Work {
             session,
             limits: opened.limits,
             linger: self.parts.linger,
+            caches: self.parts.cache_bytes > 0,
             watch: self.parts.watch.clone(),
             metrics: self.parts.metrics.clone(),
             foreign: Arc::new(move |instance, epoch| {
@@ -261,6 +266,8 @@ impl Work {
                 let _ = inputs.send(Input::Foreign(instance, epoch));
             }),
         };
+        // What was kept belongs to the session that kept it.
+        self.cache.clear();
         self.session = Some(Session { env: Arc::new(env), incarnation });
     }
 
@@ -279,7 +286,7 @@ impl Work {
         }
         for (instance, life) in self.claims.due(now.at) {
             self.parts.metrics.resends.inc();
-            self.items.push((WorkerItem::Claim { instance }, life));
+            self.items.push((WorkerItem::Claim { instance, have: self.cache.have(instance) }, life));
         }
         for ((instance, call), life) in self.step_claims.due(now.at) {
             self.parts.metrics.resends.inc();
@@ -344,6 +351,8 @@ impl Work {
         let room = if self.stopping.is_some() { 0 } else { self.parts.room.available_permits() };
         self.parts.board.write(changed, steps, running, self.credits.windows(room, now), now);
         self.parts.metrics.held.set(self.held.len() as i64);
+        self.parts.metrics.cached.set(self.cache.len() as i64);
+        self.parts.metrics.cached_bytes.set(i64::try_from(self.cache.bytes()).unwrap_or(i64::MAX));
         let Some(session) = &self.session else {
             // Nobody can be asked now; what is lost is offered again.
             self.items.clear();

@@ -162,11 +162,13 @@ impl Worker {
             stopping,
         };
         let (linger, shutdown_grace, inputs) = (settings.linger, settings.shutdown_grace, inputs.clone());
+        let cache_bytes = settings.cache_bytes;
         let interceptor = settings.interceptor;
         let parts = Parts {
             registry,
             build,
             linger,
+            cache_bytes,
             shutdown_grace,
             metrics,
             interceptor,

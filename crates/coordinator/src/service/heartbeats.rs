@@ -147,7 +147,7 @@ fn lacking(lack: &Lack) -> Option<Asked> {
 /// A repeated claim is answered with the same grant.
 fn grant_again(shared: &Shared, session: SessionId, kept: &Kept) {
     let what = match kept.subject.call() {
-        None => What::Claim { session },
+        None => What::Claim { session, have: None },
         Some(call) => What::StepClaim { session, call },
     };
     shared.submit(Arrival::new(Input::On { instance: kept.uid, what }));

@@ -116,7 +116,7 @@ fn input(item: WorkerItem, session: SessionId, build: &BuildName) -> Item {
     let instance = item.instance();
     let build = build.clone();
     let what = match item {
-        WorkerItem::Claim { .. } => What::Claim { session },
+        WorkerItem::Claim { have, .. } => What::Claim { session, have },
         WorkerItem::Report(report) => What::Report { session, build, report },
         WorkerItem::GiveBack { epoch, .. } => What::GiveBack { session, epoch },
         WorkerItem::StepClaim { call, .. } => What::StepClaim { session, call },

@@ -1,9 +1,9 @@
 //! Claims, leases given back, leases that ended with their session.
 
 use everstep_protocol::{
-    Epoch, SessionId,
+    Epoch, Position, SessionId,
     journal::{Fact, Lost, ParkCode, Parked},
-    message::CoordinatorItem,
+    message::{CoordinatorItem, Have},
 };
 
 use super::Draft;
@@ -13,16 +13,18 @@ use crate::{
 };
 
 /// A session answers a run task. A repeated claim gets the same grant again (rule W7).
-pub(super) fn claim(draft: &mut Draft<'_>, session: SessionId) -> Answer {
+pub(super) fn claim(draft: &mut Draft<'_>, session: SessionId, have: Option<Have>) -> Answer {
+    let have = have.filter(|have| have.run == draft.head.run && have.position <= draft.head.position);
+    let after = have.map_or(Position(0), |have| have.position);
     match draft.lease() {
         Some(lease) if lease.session == session => {
             let head = Box::new(draft.head.clone());
-            draft.effects.push(Effect::Grant { session, head, direct: false });
+            draft.effects.push(Effect::Grant { session, head, direct: false, after, entries: Vec::new() });
             Answer::Nothing
         }
         None if draft.is_ready() && !draft.head.status.is_ended() && !draft.is_parked() => {
             draft.changes.push(Change::ReadyEnd(Subject::INSTANCE));
-            draft.grant(session, false);
+            draft.grant(session, false, after);
             Answer::Granted
         }
         _ => {

@@ -10,7 +10,7 @@ use everstep_protocol::{
 use super::{Draft, event};
 use crate::{
     effect::{Answer, Change, Effect},
-    head::Status,
+    head::{Cached, Status},
     report::{Reporter, entries, is_due},
     rows::{RemoteRow, Subject, WaitKind, WaitRow},
 };
@@ -103,7 +103,10 @@ fn take(draft: &mut Draft<'_>, session: SessionId, build: &BuildName, report: &R
     }
     match &report.then {
         Then::Continue => Answer::Taken,
-        Then::Suspend => suspend(draft),
+        Then::Suspend => {
+            draft.head.cached = report.cached.then_some(Cached { session, position: report.seen });
+            suspend(draft)
+        }
         Then::End(end) => {
             draft.end(end.clone());
             Answer::Taken

@@ -87,4 +87,5 @@ fn begin(draft: &mut Draft<'_>) {
     draft.head.steps = 0;
     draft.head.journal_bytes = 0;
     draft.head.deaths = 0;
+    draft.head.cached = None;
 }

@@ -194,6 +194,7 @@ pub fn report(instance: InstanceUid, epoch: u64, number: u64, seen: u64) -> Repo
         closed: Vec::new(),
         then: Then::Continue,
         folded: false,
+        cached: false,
     }
 }
 
@@ -335,7 +336,7 @@ impl Store {
     /// The same, held by a session at epoch 1.
     pub fn held() -> Self {
         let mut store = Self::started();
-        assert_eq!(store.tell(What::Claim { session: S1 }).answer(), Answer::Granted);
+        assert_eq!(store.tell(What::Claim { session: S1, have: None }).answer(), Answer::Granted);
         store
     }
 

@@ -13,8 +13,8 @@ use everstep_protocol::{
     limits::Limits,
     message::{
         Ack, AttemptEnd, AttemptOutcome, CoordinatorItem, Credit, Entries, FenceReason, FromWorker, Grant,
-        Heard, Heartbeat, Held, HeldStep, Open, OpenSession, OpenWait, Opened, Report, RunTask, Running,
-        SessionMessage, StepGrant, StepTask, Taken, Then, ToWorker, WorkerItem,
+        Have, Heard, Heartbeat, Held, HeldStep, Open, OpenSession, OpenWait, Opened, Report, RunTask,
+        Running, SessionMessage, StepGrant, StepTask, Taken, Then, ToWorker, WorkerItem,
     },
     policy::{Backoff, Limit},
     wire::{Unreadable, decode, encode},
@@ -143,10 +143,15 @@ fn worker_items() -> Vec<(&'static str, WorkerItem)> {
         ..attempt_end(failed(bare_failure(), Some(Millis(60_000))))
     };
     vec![
-        ("", WorkerItem::Claim { instance: INSTANCE }),
+        ("", WorkerItem::Claim { instance: INSTANCE, have: None }),
+        (
+            "kept",
+            WorkerItem::Claim { instance: INSTANCE, have: Some(Have { run: Run(2), position: Position(5) }) },
+        ),
         ("", WorkerItem::Report(full_report())),
         ("bare", WorkerItem::Report(report(Then::Continue))),
         ("suspend", WorkerItem::Report(ended(Then::Suspend))),
+        ("suspend kept", WorkerItem::Report(Report { cached: true, ..ended(Then::Suspend) })),
         ("end", WorkerItem::Report(ended(Then::End(End::Complete(json(r#"{"sum":12.50}"#)))))),
         ("park", WorkerItem::Report(ended(Then::Park(parked())))),
         ("progress", WorkerItem::Report(Report { results: vec![told()], ..report(Then::Continue) })),
@@ -173,6 +178,7 @@ fn report(then: Then) -> Report {
         closed: Vec::new(),
         then,
         folded: false,
+        cached: false,
     }
 }
 

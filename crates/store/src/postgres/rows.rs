@@ -5,13 +5,14 @@ use std::borrow::Cow;
 use bytes::BytesMut;
 use everstep_engine::{
     Head, Status,
+    head::Cached,
     mailbox::Awaited,
     retention::Own,
     rows::{Cancel, Control, RemoteRow, WaitKind, WaitRow},
 };
 use everstep_protocol::{
     Attempt, Call, CallKind, CallName, Epoch, Generation, InstanceUid, Millis, Payload, Position, Run,
-    Timestamp,
+    SessionId, Timestamp,
     journal::{ParkCode, Remote},
     wire,
 };
@@ -164,6 +165,11 @@ pub(super) fn head(row: &Row) -> Result<Head, Fault> {
     head.events = row.try_get::<_, i64>(18)? as u64;
     head.unread = row.try_get::<_, i64>(19)? as u64;
     head.retention = Own { complete: millis_if_any(row, 20)?, failed: millis_if_any(row, 21)? };
+    let cached = row.try_get::<_, Option<uuid::Uuid>>(22)?.zip(row.try_get::<_, Option<i64>>(23)?);
+    head.cached = cached.map(|(session, position)| Cached {
+        session: SessionId(session),
+        position: Position(position as u64),
+    });
     Ok(head)
 }
 

@@ -69,6 +69,8 @@ async fn heads(writes: &Writes, places: &Places, trip: &mut Trip<'_>) -> Result<
         heads.iter().map(|head| head.ended_at.map(|at| at.0)).collect::<Vec<_>>(),
         heads.iter().map(|head| head.events as i64).collect::<Vec<_>>(),
         heads.iter().map(|head| head.unread as i64).collect::<Vec<_>>(),
+        heads.iter().map(|head| head.cached.map(|cached| cached.session.0)).collect::<Vec<_>>(),
+        heads.iter().map(|head| head.cached.map(|cached| cached.position.0 as i64)).collect::<Vec<_>>(),
     ];
     trip.rows(sql::HEADS_UPDATE, params).await
 }

@@ -5,6 +5,7 @@ use std::collections::hash_map::Entry;
 use everstep_engine::{
     Head, Rows, Status,
     batch::Loaded,
+    head::Cached,
     retention::Own,
     rows::{Cancel, Control, Lease, Needs, RemoteRow, Subject, WaitKind, WaitRow},
     start::{Decided, Existing},
@@ -22,7 +23,7 @@ use crate::{answer, fact};
 pub(super) const HEAD: &str =
     "SELECT namespace, workflow, id, run, generation, status, instance.epoch, position,
     reports, waits, steps, journal_bytes, deaths, created_at, ended_at, session, lease.epoch, events, unread, keep_complete,
-    keep_failed, paused_at, cancel_position, cancel_until FROM instance
+    keep_failed, paused_at, cancel_position, cancel_until, cached_by, cached_position FROM instance
     LEFT JOIN lease ON lease.uid = instance.uid AND lease.subject = ?2
     LEFT JOIN control ON control.uid = instance.uid WHERE instance.uid = ?1";
 const LEASE: &str = "SELECT session, epoch FROM lease WHERE uid = ?1 AND subject = ?2";
@@ -105,8 +106,18 @@ pub(super) fn head(uid: InstanceUid, row: &Row<'_>) -> Result<Head> {
         ended_at: column::time_if_any(row, 14)?,
         events: column::count(row, 17)?,
         unread: column::count(row, 18)?,
+        cached: cached(row)?,
         retention: Own { complete: millis_if_any(row, 19)?, failed: millis_if_any(row, 20)? },
     })
+}
+
+/// Who may have kept the body, in the columns of [`HEAD`].
+fn cached(row: &Row<'_>) -> Result<Option<Cached>> {
+    let (session, position): (Option<[u8; 16]>, Option<i64>) = (row.get(24)?, row.get(25)?);
+    Ok(session.zip(position).map(|(session, position)| Cached {
+        session: SessionId(uuid::Uuid::from_bytes(session)),
+        position: Position(position as u64),
+    }))
 }
 
 fn millis_if_any(row: &Row<'_>, column: usize) -> Result<Option<Millis>> {

@@ -23,11 +23,12 @@ const HEAD_INSERT: &str =
 // An open head that stays open: no indexed column is named, so no index is touched.
 const HEAD_UPDATE: &str =
     "UPDATE instance SET run = ?2, generation = ?3, epoch = ?4, position = ?5, reports = ?6,
-    waits = ?7, steps = ?8, journal_bytes = ?9, deaths = ?10, events = ?11, unread = ?12 WHERE uid = ?1 AND status = 0";
+    waits = ?7, steps = ?8, journal_bytes = ?9, deaths = ?10, events = ?11, unread = ?12, cached_by = ?13,
+    cached_position = ?14 WHERE uid = ?1 AND status = 0";
 const HEAD_UPDATE_ALL: &str =
     "UPDATE instance SET run = ?2, generation = ?3, epoch = ?4, position = ?5, reports = ?6,
     waits = ?7, steps = ?8, journal_bytes = ?9, deaths = ?10, events = ?11, unread = ?12,
-    status = ?13, ended_at = ?14 WHERE uid = ?1";
+    cached_by = ?13, cached_position = ?14, status = ?15, ended_at = ?16 WHERE uid = ?1";
 const NAME_INSERT: &str = "INSERT INTO instance_name (namespace, workflow, id, uid, fingerprint)
     VALUES (?1, ?2, ?3, ?4, ?5)";
 const MESSAGE_INSERT: &str =
@@ -262,6 +263,8 @@ fn heads(connection: &Connection, heads: &[Head]) -> Result<()> {
                 head.deaths,
                 head.events as i64,
                 head.unread as i64,
+                head.cached.map(|cached| *cached.session.0.as_bytes()),
+                head.cached.map(|cached| cached.position.0 as i64),
             ])? == 1;
         if !changed {
             change_status(connection, head)?;
@@ -286,6 +289,8 @@ fn change_status(connection: &Connection, head: &Head) -> Result<()> {
         head.deaths,
         head.events as i64,
         head.unread as i64,
+        head.cached.map(|cached| *cached.session.0.as_bytes()),
+        head.cached.map(|cached| cached.position.0 as i64),
         head.status.code(),
         head.ended_at.map(|at| at.0),
     ])?;

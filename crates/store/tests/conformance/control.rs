@@ -220,7 +220,7 @@ pub(crate) async fn with_every_row(scene: &Scene, id: &str) -> InstanceUid {
     };
     let uid = named.uid;
     assert_eq!(scene.run(vec![Input::Start(Box::new(named))]).await.answers, [Answer::Created]);
-    assert_eq!(scene.on(uid, What::Claim { session }).await, Answer::Granted);
+    assert_eq!(scene.on(uid, What::Claim { session, have: None }).await, Answer::Granted);
     let report = Reporting::of(&scene.head(uid).await, session)
         .result(succeeded(&step("a"), "1"))
         .open(sleeping(&sleep("nap"), OpenWait::Sleep(Millis(1 << 40))))

@@ -74,7 +74,7 @@ pub(crate) async fn p22_events_are_kept_and_read_in_order(store: Arc<dyn Store>)
         send(&scene, uid, sent(&format!("e{number}"), "a", &number.to_string())).await;
         send(&scene, other, sent(&format!("e{number}"), "a", "0")).await;
     }
-    scene.on(uid, What::Claim { session }).await;
+    scene.on(uid, What::Claim { session, have: None }).await;
     for count in 1..=12 {
         let report =
             Reporting::of(&scene.head(uid).await, session).open(awaits(&call("a", count), &["a"], None));
@@ -138,7 +138,7 @@ pub(crate) async fn p31_what_an_earlier_run_got_does_not_return(store: Arc<dyn S
     send(&scene, uid, sent("1", "a", "1")).await;
     let restart = What::Restart { operation: "r".to_owned(), prepared: None };
     assert_eq!(scene.on(uid, restart).await, Answer::Done);
-    assert_eq!(scene.on(uid, What::Claim { session }).await, Answer::Granted);
+    assert_eq!(scene.on(uid, What::Claim { session, have: None }).await, Answer::Granted);
     // The same call waits again, and gets an event of another type, which another wait fits.
     let report = Reporting::of(&scene.head(uid).await, session).open(either());
     scene.on(uid, report.then(Then::Continue)).await;

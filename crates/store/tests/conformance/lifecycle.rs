@@ -71,7 +71,7 @@ pub(crate) async fn an_instance_runs_from_start_to_end(store: Arc<dyn Store>) {
     let loaded = scene.look(uid, &[&nap]).await;
     assert!(loaded.rows.waits.is_empty());
     assert!(loaded.rows.ready.contains(&(uid, Subject::INSTANCE)));
-    assert_eq!(scene.on(uid, What::Claim { session }).await, Answer::Granted);
+    assert_eq!(scene.on(uid, What::Claim { session, have: None }).await, Answer::Granted);
     let head = scene.head(uid).await;
     assert_eq!((head.epoch, head.reports, head.waits), (epoch(2), 0, 0));
 
@@ -91,9 +91,9 @@ pub(crate) async fn changes_of_one_row_in_one_batch_fold_together(store: Arc<dyn
     // The first lease is made and unmade within the batch, the ready row goes, comes back and goes again.
     let answers = scene
         .run(vec![
-            on(uid, What::Claim { session }),
+            on(uid, What::Claim { session, have: None }),
             on(uid, What::GiveBack { session, epoch: epoch(1) }),
-            on(uid, What::Claim { session: other }),
+            on(uid, What::Claim { session: other, have: None }),
         ])
         .await
         .answers;
@@ -103,7 +103,7 @@ pub(crate) async fn changes_of_one_row_in_one_batch_fold_together(store: Arc<dyn
     assert!(loaded.rows.ready.is_empty());
     // A lease that is replaced is deleted and inserted.
     let back = What::GiveBack { session: other, epoch: epoch(2) };
-    scene.run(vec![on(uid, back), on(uid, What::Claim { session })]).await;
+    scene.run(vec![on(uid, back), on(uid, What::Claim { session, have: None })]).await;
     let loaded = scene.look(uid, &[]).await;
     assert_eq!(loaded.rows.leases[&(uid, Subject::INSTANCE)], Lease { session, epoch: epoch(3) });
     // A ready row that is replaced as well, and a question that is asked and answered.
@@ -112,7 +112,7 @@ pub(crate) async fn changes_of_one_row_in_one_batch_fold_together(store: Arc<dyn
     let inputs = vec![
         on(uid, Reporting::of(&head, session).then(Then::Park(question))),
         on(uid, What::Retry { operation: "r".to_owned() }),
-        on(uid, What::Claim { session: other }),
+        on(uid, What::Claim { session: other, have: None }),
         on(uid, What::GiveBack { session: other, epoch: epoch(4) }),
     ];
     let answers = scene.run(inputs).await.answers;
@@ -120,7 +120,8 @@ pub(crate) async fn changes_of_one_row_in_one_batch_fold_together(store: Arc<dyn
     let loaded = scene.look(uid, &[]).await;
     assert!(loaded.rows.leases.is_empty() && loaded.rows.parked.is_empty() && loaded.rows.ready.len() == 1);
     // A claim and an end in one batch.
-    let answers = scene.run(vec![on(uid, What::Claim { session }), on(uid, terminate("op"))]).await.answers;
+    let answers =
+        scene.run(vec![on(uid, What::Claim { session, have: None }), on(uid, terminate("op"))]).await.answers;
     assert_eq!(answers, [Answer::Granted, Answer::Done]);
     let loaded = scene.look(uid, &[]).await;
     assert_eq!(loaded.heads[&uid].status, Status::Terminated);
@@ -156,7 +157,7 @@ pub(crate) async fn a_parked_instance_waits_for_a_person(store: Arc<dyn Store>) 
     let loaded = scene.look(uid, &[]).await;
     assert_eq!(loaded.rows.parked[&uid], parked);
     assert!(loaded.rows.leases.is_empty() && loaded.rows.ready.is_empty());
-    assert_eq!(scene.on(uid, What::Claim { session }).await, Answer::NotGranted);
+    assert_eq!(scene.on(uid, What::Claim { session, have: None }).await, Answer::NotGranted);
     assert_eq!(scene.on(uid, What::Retry { operation: "r".to_owned() }).await, Answer::Done);
     let loaded = scene.look(uid, &[]).await;
     assert!(loaded.rows.parked.is_empty());

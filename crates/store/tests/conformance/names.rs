@@ -91,7 +91,7 @@ pub(crate) async fn the_decision_on_a_message_is_kept(store: Arc<dyn Store>) {
     assert_eq!(run(&first).await, [Answer::Created]);
     assert_eq!(run(&refused).await, [Answer::Conflict(Status::Open)]);
     let session = everstep_protocol::SessionId::generate();
-    scene.on(uid, everstep_engine::What::Claim { session }).await;
+    scene.on(uid, everstep_engine::What::Claim { session, have: None }).await;
     let head = scene.head(uid).await;
     scene.on(uid, ends(&head, session)).await;
     // Redelivered after the instance has ended, each gets the answer that it got.

@@ -84,7 +84,7 @@ impl Scene {
     /// Starts an instance and lets a session have it.
     pub(crate) async fn held(&self, id: &str, session: SessionId) -> InstanceUid {
         let uid = self.start(id).await;
-        assert_eq!(self.on(uid, What::Claim { session }).await, Answer::Granted);
+        assert_eq!(self.on(uid, What::Claim { session, have: None }).await, Answer::Granted);
         uid
     }
 
@@ -248,6 +248,7 @@ impl Reporting {
             closed: Vec::new(),
             then: Then::Continue,
             folded: false,
+            cached: false,
         };
         Self { session, report }
     }
@@ -270,6 +271,12 @@ impl Reporting {
 
     pub(crate) fn close(mut self, call: &Call, after: Position) -> Self {
         self.report.closed.push(Closed { call: call.clone(), after });
+        self
+    }
+
+    /// The holder means to keep the body.
+    pub(crate) fn cached(mut self) -> Self {
+        self.report.cached = true;
         self
     }
 

@@ -157,7 +157,10 @@ pub(crate) async fn w15_queues_are_apart(store: Arc<dyn Store>) {
     // An offered instance is claimed like any other.
     let uid = scene.start("o-1").await;
     assert_eq!(store.offer(&[orders()], 50, LONG).await.unwrap().rows.len(), 1);
-    assert_eq!(scene.on(uid, What::Claim { session: SessionId::generate() }).await, Answer::Granted);
+    assert_eq!(
+        scene.on(uid, What::Claim { session: SessionId::generate(), have: None }).await,
+        Answer::Granted
+    );
 }
 
 pub(crate) async fn a_duty_has_one_holder(store: Arc<dyn Store>) {

@@ -2,15 +2,15 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use everstep_engine::{Answer, account::Kept, rows::Subject};
+use everstep_engine::{Answer, What, account::Kept, head::Cached, rows::Subject};
 use everstep_protocol::{
     Attempt, CoordinatorId, InstanceUid, Millis, Payload, Position, Run, SessionId,
     journal::Progress,
-    message::{OpenSession, Running, Then},
+    message::{OpenSession, OpenWait, Running, Then},
 };
 use everstep_store::{Heard, Store};
 
-use super::scene::{Reporting, Scene, epoch, open_session, step, succeeded};
+use super::scene::{Reporting, Scene, epoch, open_session, sleep, sleeping, step, succeeded};
 
 fn heard(session: SessionId) -> Heard {
     Heard { session, inbox: "inbox-2".to_owned() }
@@ -30,6 +30,25 @@ pub(crate) async fn w10_a_session_that_has_ended_never_comes_back(store: Arc<dyn
     assert!(!store.open_session(&open).await.unwrap());
     assert_eq!(store.heard(&[heard(open.session)]).await.unwrap(), [None]);
     store.end_session(SessionId::generate(), true).await.unwrap();
+}
+
+pub(crate) async fn w27_who_kept_a_body_is_noted_until_it_is_granted(store: Arc<dyn Store>) {
+    let scene = Scene::new(store);
+    let session = SessionId::generate();
+    let uid = scene.held("o-1", session).await;
+    let nap = sleeping(&sleep("nap"), OpenWait::Sleep(Millis(60_000)));
+    let suspend = Reporting::of(&scene.head(uid).await, session).open(nap).cached().then(Then::Suspend);
+    assert_eq!(scene.on(uid, suspend).await, Answer::Taken);
+    let head = scene.head(uid).await;
+    assert_eq!(head.cached, Some(Cached { session, position: Position(1) }));
+    let end = What::Terminate { operation: "op".to_owned(), reason: None };
+    assert_eq!(scene.on(uid, end).await, Answer::Done);
+    assert_eq!(scene.head(uid).await.cached, head.cached, "an end leaves it: nobody is granted it any more");
+    assert_eq!(
+        scene.on(uid, What::Restart { operation: "r".to_owned(), prepared: None }).await,
+        Answer::Done
+    );
+    assert_eq!(scene.head(uid).await.cached, None);
 }
 
 pub(crate) async fn w06_heartbeats_find_the_leases_and_how_far_their_heads_are(store: Arc<dyn Store>) {

@@ -93,7 +93,10 @@ pub(crate) async fn refused_rows_leave_nothing(store: Arc<dyn Store>) {
     let loaded = scene.look(uid, &[]).await;
     assert_eq!(loaded.heads[&uid], head);
     assert_eq!(loaded.rows.ready.len(), 1);
-    assert_eq!(scene.on(uid, What::Claim { session: SessionId::generate() }).await, Answer::Granted);
+    assert_eq!(
+        scene.on(uid, What::Claim { session: SessionId::generate(), have: None }).await,
+        Answer::Granted
+    );
 }
 
 pub(crate) async fn w18_time_never_goes_back(store: Arc<dyn Store>) {
@@ -117,7 +120,10 @@ pub(crate) async fn unknown_heads_are_neither_here_nor_elsewhere(store: Arc<dyn 
     let loaded =
         scene.load(Needs { heads: vec![unknown, uid], runnable: vec![unknown], ..Needs::default() }).await;
     assert_eq!((loaded.heads.len(), loaded.elsewhere.len()), (1, 0));
-    assert_eq!(scene.on(unknown, What::Claim { session: SessionId::generate() }).await, Answer::NotFound);
+    assert_eq!(
+        scene.on(unknown, What::Claim { session: SessionId::generate(), have: None }).await,
+        Answer::NotFound
+    );
 }
 
 pub(crate) async fn needs_may_repeat_themselves(store: Arc<dyn Store>) {
@@ -139,7 +145,8 @@ pub(crate) async fn needs_may_repeat_themselves(store: Arc<dyn Store>) {
     };
     let loaded = scene.load(needs).await;
     assert_eq!((loaded.heads.len(), loaded.rows.ready.len(), loaded.names.len()), (1, 1, 1));
-    let again = vec![on(uid, What::Claim { session }), on(uid, What::Claim { session })];
+    let again =
+        vec![on(uid, What::Claim { session, have: None }), on(uid, What::Claim { session, have: None })];
     assert_eq!(scene.run(again).await.answers, [Answer::Granted, Answer::Nothing]);
 }
 
@@ -158,7 +165,7 @@ pub(crate) async fn a_large_batch_is_written_whole(store: Arc<dyn Store>) {
     let starts: Vec<_> = (0..300).map(|number| start("orders", &format!("o-{number}"), "{}")).collect();
     let uids: Vec<InstanceUid> = starts.iter().map(|start| start.uid).collect();
     scene.run(starts.into_iter().map(|start| Input::Start(Box::new(start))).collect()).await;
-    let claims = uids.iter().map(|uid| on(*uid, What::Claim { session })).collect();
+    let claims = uids.iter().map(|uid| on(*uid, What::Claim { session, have: None })).collect();
     assert_eq!(scene.run(claims).await.answers, vec![Answer::Granted; 300]);
     let heads = scene.load(Needs { heads: uids.clone(), ..Needs::default() }).await;
     assert_eq!((heads.heads.len(), heads.rows.leases.len()), (300, 300));

@@ -71,6 +71,7 @@ fn report(grant: &Grant, number: u64, output: &str) -> WorkerItem {
         closed: Vec::new(),
         then: Then::Continue,
         folded: false,
+        cached: false,
     })
 }
 
@@ -438,7 +439,7 @@ on_both! {
         let kept = async || world.store().rejected(&namespace, 10).await.expect("the store answers");
         world.eventually("both are kept", async || kept().await.len() >= 2).await;
         // Whatever is sent later is settled after them.
-        stub.report(WorkerItem::Claim { instance: uid }).await;
+        stub.report(WorkerItem::Claim { instance: uid, have: None }).await;
         let mut codes: Vec<_> = kept().await.into_iter().map(|kept| (kept.code, kept.body.contains("from a"))).collect();
         codes.sort();
         assert_eq!(codes, [("epoch".to_owned(), true), ("incarnation".to_owned(), true)]);

@@ -5,6 +5,7 @@ use everstep_engine::rows::WaitKind;
 use everstep_protocol::journal::{Fact, Wait};
 use everstep_store::StatusWord;
 use everstep_system_tests::{World, on_both, within};
+use everstep_worker::{Metrics, Settings as WorkerSettings};
 
 /// How late each sleep of an instance fired, in microseconds.
 async fn lateness(world: &World, workflow: &str, id: &str) -> Vec<i64> {
@@ -154,5 +155,43 @@ on_both! {
         let epoch = async |id: &str| world.view("naps", id).await.expect("it exists").epoch.0;
         assert_eq!(epoch("short").await, 1, "one lease carries all short sleeps");
         assert_eq!(epoch("long").await, 5, "each long sleep ends a lease");
+    }
+
+    /// A wake costs what was written since, whoever wakes it: the body is kept, and found again.
+    async fn w27_a_loop_of_long_sleeps_is_never_replayed(setup) {
+        const ROUNDS: u64 = 12;
+        let registry = Registry::new().workflow_fn("rounds", |cx: Workflow, (): ()| async move {
+            let mut sum = 0;
+            for round in 0..ROUNDS {
+                sum += cx.step("add", round, async |_: Step, round: u64| Ok::<_, Error>(round)).await?;
+                cx.sleep("nap", 150).await?;
+            }
+            Ok::<_, Error>(sum)
+        });
+        let metrics = Metrics::default();
+        let world = setup.worker(|settings| settings.metrics = metrics.clone()).serve(registry).await;
+        world.begin("rounds", "r", &()).await;
+        assert_eq!(world.end("rounds", "r").await.output::<u64>(), (0..ROUNDS).sum::<u64>());
+        assert_eq!((metrics.resumed.get(), metrics.replays.get()), (ROUNDS, 0));
+    }
+
+    /// With the cache off, or too small, every wake replays: the same outcome, at its price.
+    async fn w27_nothing_depends_on_what_is_kept(setup) {
+        let registry = Registry::new().workflow_fn("naps", |cx: Workflow, (): ()| async move {
+            for _ in 0..3 {
+                cx.sleep("nap", 150).await?;
+            }
+            Ok::<_, Error>(())
+        });
+        for bytes in [0, 1] {
+            let metrics = Metrics::default();
+            let tune = |settings: &mut WorkerSettings| {
+                (settings.metrics, settings.cache_bytes) = (metrics.clone(), bytes);
+            };
+            let world = setup.clone().worker(tune).serve(registry.clone()).await;
+            world.begin("naps", "n", &()).await;
+            world.end("naps", "n").await;
+            assert_eq!((metrics.resumed.get(), metrics.replays.get()), (0, 3), "{bytes}");
+        }
     }
 }

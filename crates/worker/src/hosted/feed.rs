@@ -43,9 +43,8 @@ impl Hosted {
         };
         let host = Host::new(self.info.clone(), started.seed);
         let body = definition.begin(host.workflow(), &started.input);
-        let (foreign, uid, epoch) = (self.env.foreign.clone(), self.uid, self.epoch);
-        host.on_foreign_wake(Box::new(move || foreign(uid, epoch)));
         self.life = Life::Waiting(host, body);
+        self.listen();
         self.poll(entry.position, out);
     }
 

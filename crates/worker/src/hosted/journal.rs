@@ -27,6 +27,14 @@ impl Journal {
         self.last
     }
 
+    /// A grant brought entries. Those before them it left out, since the worker was thought to have them: where it does not, they
+    /// are asked for without waiting (rule W27).
+    pub(super) fn begin(&mut self, entries: Vec<Entry>, last: Position, fed: Position) {
+        let first = entries.first().map(|entry| entry.position);
+        self.add(entries, last, fed);
+        self.more |= first.is_some_and(|first| self.have(fed) < first);
+    }
+
     /// Entries arrived, of a journal that ended at `last` when they were sent.
     pub(super) fn add(&mut self, entries: Vec<Entry>, last: Position, fed: Position) {
         let end = entries.last().map(|entry| entry.position);
@@ -153,6 +161,17 @@ mod tests {
         assert_eq!(journal.ask(Position(0), now), Some(Position(2)));
         journal.add((3..=5).map(entry).collect(), Position(9), Position(0));
         assert_eq!(journal.ask(Position(0), now), Some(Position(5)));
+    }
+
+    #[test]
+    fn w27_what_a_grant_left_out_is_asked_for_at_once() {
+        let now = Instant::now();
+        let mut journal = Journal::default();
+        journal.begin(vec![entry(8), entry(9)], Position(9), Position(0));
+        assert_eq!(journal.ask(Position(0), now), Some(Position(0)));
+        let mut kept = Journal::default();
+        kept.begin(vec![entry(8), entry(9)], Position(9), Position(7));
+        assert_eq!(kept.ask(Position(7), now), None);
     }
 
     #[test]

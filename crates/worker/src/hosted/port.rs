@@ -30,6 +30,8 @@ pub struct Env {
     pub limits: Limits,
     /// See [`Settings::linger`](crate::Settings::linger).
     pub linger: Duration,
+    /// Whether bodies are kept over a suspend (rule W27).
+    pub caches: bool,
     /// Who is polled.
     pub watch: Arc<Watch>,
     /// Where is counted.

@@ -171,6 +171,7 @@ impl Hosted {
             results,
             opened,
             closed,
+            cached: self.env.caches && then == Then::Suspend,
             then,
             folded,
         };

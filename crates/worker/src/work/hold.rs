@@ -30,7 +30,8 @@ impl Work {
             && !self.held.contains_key(&task.instance)
             && self.claims.begin(task.instance, room, now.at)
         {
-            self.send(WorkerItem::Claim { instance: task.instance });
+            let have = self.cache.have(task.instance);
+            self.send(WorkerItem::Claim { instance: task.instance, have });
         }
         self.settles.push(settle);
     }
@@ -56,7 +57,14 @@ impl Work {
                 if let Some(interceptor) = &self.parts.interceptor {
                     interceptor.granted(&grant);
                 }
-                let hosted = Hosted::new(Arc::clone(&session.env), grant);
+                let env = Arc::clone(&session.env);
+                let hosted = match self.cache.take(instance).filter(|kept| kept.fits(&grant)) {
+                    Some(mut kept) => {
+                        kept.resume(grant);
+                        kept
+                    }
+                    None => Hosted::new(env, grant),
+                };
                 self.held.insert(instance, Slot { hosted, _room: room, touched: false, timer: None });
                 self.touch(instance);
             }
@@ -143,8 +151,11 @@ impl Work {
                 }
                 Out::Finished(finish) => {
                     tracing::debug!(%instance, %epoch, ?finish, "lease over");
-                    self.held.remove(&instance);
+                    let slot = self.held.remove(&instance);
                     self.over.add(instance, epoch);
+                    if let Some(slot) = slot.filter(|slot| slot.hosted.is_asleep()) {
+                        self.cache.put(instance, slot.hosted);
+                    }
                 }
             }
         }

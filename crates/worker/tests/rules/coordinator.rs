@@ -87,7 +87,7 @@ impl Coordinator {
         let instance = item.instance();
         let build = build.clone();
         let what = match item {
-            WorkerItem::Claim { .. } => What::Claim { session },
+            WorkerItem::Claim { have, .. } => What::Claim { session, have },
             WorkerItem::Report(report) => What::Report { session, build, report },
             WorkerItem::GiveBack { epoch, .. } => What::GiveBack { session, epoch },
             WorkerItem::Ask { epoch, after, .. } => {
@@ -221,8 +221,9 @@ impl Coordinator {
     fn say(&self, effect: Effect) -> Said {
         match effect {
             Effect::Item(session, item) => vec![(session, item)],
-            Effect::Grant { session, head, direct } => {
-                vec![(session, CoordinatorItem::Grant(self.grant(&head, direct)))]
+            Effect::Grant { session, head, direct, after, entries } => {
+                let entries = if entries.is_empty() { self.entries(head.uid, after) } else { entries };
+                vec![(session, CoordinatorItem::Grant(self.grant(&head, direct, entries)))]
             }
             Effect::StepGrant(session, grant) => vec![(session, CoordinatorItem::StepGrant(*grant))],
             Effect::Push { session, head, entries } => {
@@ -239,7 +240,7 @@ impl Coordinator {
         }
     }
 
-    fn grant(&self, head: &Head, direct: bool) -> Grant {
+    fn grant(&self, head: &Head, direct: bool, entries: Vec<Entry>) -> Grant {
         Grant {
             instance: head.uid,
             epoch: head.epoch,
@@ -251,7 +252,7 @@ impl Coordinator {
             now: self.now,
             reports: head.reports,
             last: head.position,
-            entries: self.entries(head.uid, Position(0)),
+            entries,
             direct,
         }
     }

@@ -7,6 +7,7 @@ mod events;
 mod folding;
 mod hub;
 mod journals;
+mod kept;
 mod leases;
 mod ordering;
 mod patches;

@@ -11,7 +11,7 @@ use everstep_engine::{What, retry::Asked};
 use everstep_protocol::{
     BuildName, Failure, FailureKind, InstanceUid, Millis, Payload, SessionId, Timestamp,
     journal::{End, Entry, Fact, Outcome, Parked},
-    message::{CoordinatorItem, WorkerItem},
+    message::{CoordinatorItem, Grant, WorkerItem},
 };
 use everstep_sdk::{Registry, Step, host::panic_message};
 use everstep_worker::{
@@ -34,6 +34,11 @@ pub struct Rig {
     pub registry: Registry,
     pub metrics: Metrics,
     pub hosted: Option<Hosted>,
+    /// Whether bodies are kept over a suspend.
+    pub caches: bool,
+    pub kept: Option<Hosted>,
+    /// Entries that came with grants.
+    pub granted: usize,
     /// From the worker, not sent yet.
     pub out: VecDeque<WorkerItem>,
     /// For the worker, not received yet.
@@ -65,6 +70,9 @@ impl Rig {
             registry,
             metrics: Metrics::default(),
             hosted: None,
+            caches: false,
+            kept: None,
+            granted: 0,
             out: VecDeque::new(),
             inbox: VecDeque::new(),
             orders: VecDeque::new(),
@@ -85,6 +93,7 @@ impl Rig {
             session: self.session,
             limits: self.co.rules.limits,
             linger: Duration::from_millis(100),
+            caches: self.caches,
             watch: Arc::new(Watch::default()),
             metrics: self.metrics.clone(),
             foreign: Arc::new(move |_, _| *foreign.lock().unwrap() = true),
@@ -102,7 +111,8 @@ impl Rig {
 
     /// The worker asks for the lease; the grant is in the inbox.
     pub fn claim(&mut self) {
-        let said = self.co.hear(self.session, &self.build, WorkerItem::Claim { instance: self.uid });
+        let have = self.kept.as_ref().map(Hosted::have);
+        let said = self.co.hear(self.session, &self.build, WorkerItem::Claim { instance: self.uid, have });
         self.inbox.extend(said.into_iter().map(|(_, item)| item));
     }
 
@@ -120,7 +130,7 @@ impl Rig {
         match item {
             CoordinatorItem::Grant(grant) => match &mut self.hosted {
                 Some(hosted) if hosted.epoch() >= grant.epoch => hosted.granted(grant),
-                _ => self.hosted = Some(Hosted::new(self.env(), grant)),
+                _ => self.begin(grant),
             },
             CoordinatorItem::Entries(entries) => {
                 if let Some(hosted) = &mut self.hosted {
@@ -141,6 +151,17 @@ impl Rig {
             CoordinatorItem::NotGranted { .. } => {}
             other => panic!("{other:?}"),
         }
+    }
+
+    fn begin(&mut self, grant: Grant) {
+        self.granted += grant.entries.len();
+        self.hosted = Some(match self.kept.take().filter(|kept| kept.fits(&grant)) {
+            Some(mut kept) => {
+                kept.resume(grant);
+                kept
+            }
+            None => Hosted::new(self.env(), grant),
+        });
     }
 
     /// The instance takes its turn.
@@ -165,7 +186,7 @@ impl Rig {
                 }
                 Out::Finished(finish) => {
                     self.finished.push(finish);
-                    self.hosted = None;
+                    self.kept = self.hosted.take().filter(Hosted::is_asleep);
                 }
             }
         }
@@ -287,6 +308,7 @@ impl Rig {
     /// The worker dies with everything it holds; a new one is there.
     pub fn crash(&mut self, counts: bool) {
         self.hosted = None;
+        self.kept = None;
         self.out.clear();
         self.inbox.clear();
         self.orders.clear();

@@ -2,7 +2,8 @@
 -- those locked elsewhere, returns the time. Its ctids serve heads_update.sql in the same transaction.
 -- Index: instance_pkey (id = ANY).
 SELECT clock_timestamp(), ctid, id, namespace, workflow, name, run, generation, status, epoch, position, reports, waits,
-       steps, journal_bytes, deaths, created_at, ended_at, events, unread, keep_complete, keep_failed
+       steps, journal_bytes, deaths, created_at, ended_at, events, unread, keep_complete, keep_failed,
+       cached_by, cached_position
 FROM instance
 WHERE id = ANY($1::uuid[])
 ORDER BY id

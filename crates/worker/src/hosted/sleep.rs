@@ -1,0 +1,65 @@
+//! A body that is kept over a suspend (rule W27): it goes on where it was, fed with what was written since. Whatever it had in
+//! hand is still there, so nothing is replayed.
+
+use everstep_protocol::message::{Grant, Have};
+
+use super::{Hosted, Life, journal::Journal, linger::Linger, reports::Reports};
+
+impl Hosted {
+    /// Whether the lease has ended with a suspend, and the body may be kept for the next one (rule W27).
+    #[must_use]
+    pub fn is_asleep(&self) -> bool {
+        self.finished && matches!(self.life, Life::Waiting(..))
+    }
+
+    /// What a claim says of a body that was kept.
+    #[must_use]
+    pub const fn have(&self) -> Have {
+        Have { run: self.info.run, position: self.replay.position() }
+    }
+
+    /// An estimate, rather too high, of the memory that it takes while it sleeps: the body itself, and all that it was told.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let body = match &self.life {
+            Life::Waiting(_, body) => size_of_val(&**body),
+            Life::Unborn | Life::Done(_) | Life::Parked(_) => 0,
+        };
+        (size_of::<Self>() + body) as u64 + self.used.bytes
+    }
+
+    /// Whether it can go on under this grant: that of the same journal, which has not ended before what the body was fed.
+    #[must_use]
+    pub fn fits(&self, grant: &Grant) -> bool {
+        let same = grant.run == self.info.run && grant.generation == self.info.generation;
+        same && self.is_asleep() && grant.last >= self.replay.position()
+    }
+
+    /// A kept body goes on under a new lease that [fits](Self::fits): what was written since then is fed to it, as if it had been
+    /// held all the time.
+    pub fn resume(&mut self, grant: Grant) {
+        self.epoch = grant.epoch;
+        self.who.epoch = grant.epoch;
+        self.reports = Reports::after(grant.reports);
+        self.finished = false;
+        self.listen();
+        self.granted(grant);
+        self.env.metrics.resumed.inc();
+    }
+
+    /// Has foreign wakes told under the present lease.
+    pub(super) fn listen(&self) {
+        if let Life::Waiting(host, _) = &self.life {
+            let (foreign, uid, epoch) = (self.env.foreign.clone(), self.uid, self.epoch);
+            host.on_foreign_wake(Box::new(move || foreign(uid, epoch)));
+        }
+    }
+
+    /// The body is kept as it is. The entries that it has not been fed come again with the next grant, as they were written.
+    pub(super) fn fall_asleep(&mut self) {
+        self.journal = Journal::default();
+        self.linger = Linger::No;
+        self.hold = false;
+        self.finished = true;
+    }
+}
