@@ -42,6 +42,7 @@ CREATE TABLE instance (
     keep_failed bigint CHECK (keep_failed >= 0),
     cached_by uuid,
     cached_position bigint CHECK (cached_position > 0),
+    pin text COLLATE "C",
     CONSTRAINT ended_has_a_time CHECK ((status <> 0) = (ended_at IS NOT NULL)),
     CONSTRAINT ended_waits_for_nothing CHECK (status = 0 OR waits = 0)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000,
@@ -51,6 +52,8 @@ COMMENT ON COLUMN instance.keep_complete IS
     'milliseconds from an end with an output to the deletion; null: as the workflow says; never changes';
 COMMENT ON COLUMN instance.keep_failed IS 'the same from any other end';
 COMMENT ON COLUMN instance.cached_by IS 'the session that may have kept the body, fed up to cached_position';
+COMMENT ON COLUMN instance.pin IS
+    'the build whose workers alone take it up; * the build of whoever takes it up first; null any';
 -- Lists of one workflow, newest first. All its columns are immutable. The id is in it as bytes, which order as the id does:
 -- while the table is small, the planner would else search this index for an id, and read all of it (rule W37).
 CREATE INDEX instance_by_workflow ON instance (namespace, workflow, uuid_send(id));
@@ -109,7 +112,8 @@ CREATE TABLE lease (
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX lease_by_session ON lease (session);
 
--- What is runnable and held by nobody. `queue` is the workflow of an instance, or the pool of a remote step.
+-- What is runnable and held by nobody. `queue` is the workflow of an instance, the workflow and the build that it is pinned to
+-- with a dot between, or the pool of a remote step. No name holds a dot.
 CREATE TABLE ready (
     instance uuid NOT NULL,
     ready_at bigint NOT NULL,
@@ -267,6 +271,7 @@ CREATE TABLE session (
     inbox text NOT NULL,
     host text NOT NULL,
     workflows text[] COLLATE "C" NOT NULL,
+    pinned text[] COLLATE "C" NOT NULL,
     pools text[] COLLATE "C" NOT NULL,
     functions text[] COLLATE "C" NOT NULL,
     CONSTRAINT ended_says_whether_it_counts CHECK ((ended_at IS NULL) = (counts IS NULL))
@@ -315,3 +320,24 @@ CREATE UNIQUE INDEX rejected_once ON rejected (namespace, app_id, message_id) WH
 -- With what their sizes are summed from, so that measuring reads no record.
 CREATE INDEX rejected_by_namespace ON rejected (namespace, at) INCLUDE (body_bytes);
 CREATE INDEX rejected_by_time ON rejected (at);
+
+-- Operations on many instances, kept for 30 days after they are over (rule P33). `cursor` is the instance after which one goes on,
+-- in a walk from the newest to the oldest; it changes with each page, so that two coordinators do not count one page twice.
+CREATE TABLE bulk (
+    namespace text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    created_at bigint NOT NULL,
+    ended_at bigint,
+    state smallint NOT NULL CHECK (state BETWEEN 0 AND 2),
+    cursor uuid,
+    looked_at bigint NOT NULL,
+    matched bigint NOT NULL,
+    done bigint NOT NULL,
+    refused bigint NOT NULL,
+    request text NOT NULL,
+    PRIMARY KEY (namespace, id),
+    CONSTRAINT what_is_over_has_a_time CHECK ((state = 0) = (ended_at IS NULL))
+) WITH (fillfactor = 50);
+COMMENT ON COLUMN bulk.state IS '0 running, 1 done, 2 stopped';
+CREATE INDEX bulk_running ON bulk (created_at) WHERE state = 0;
+CREATE INDEX bulk_by_time ON bulk (namespace, created_at);

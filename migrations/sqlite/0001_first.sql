@@ -36,6 +36,8 @@ CREATE TABLE instance (
     -- The session that may have kept the body, fed up to cached_position.
     cached_by       BLOB,
     cached_position INTEGER,
+    -- The build whose workers alone take it up; * that of whoever takes it up first; null any.
+    pin           TEXT,
     CHECK ((status <> 0) = (ended_at IS NOT NULL))
 ) STRICT, WITHOUT ROWID;
 
@@ -97,6 +99,7 @@ CREATE TABLE ready (
     uid        BLOB    NOT NULL,
     subject    BLOB    NOT NULL CHECK (length(subject) = 16),
     namespace  TEXT    NOT NULL,
+    -- With a dot and the build behind it for an instance that is pinned to one.
     workflow   TEXT    NOT NULL,
     -- Set for a remote step.
     pool       TEXT,
@@ -287,3 +290,24 @@ CREATE UNIQUE INDEX rejected_message ON rejected (namespace, app_id, message_id)
     WHERE message_id IS NOT NULL;
 -- With what their sizes are summed from, so that measuring reads no record.
 CREATE INDEX rejected_namespace ON rejected (namespace, number, body_bytes);
+
+-- Operations on many instances, kept for 30 days after they are over. `cursor` is the instance after which one goes on.
+CREATE TABLE bulk (
+    namespace  TEXT    NOT NULL,
+    id         TEXT    NOT NULL,
+    created_at INTEGER NOT NULL,
+    ended_at   INTEGER,
+    -- 0 running, 1 done, 2 stopped.
+    state      INTEGER NOT NULL CHECK (state BETWEEN 0 AND 2),
+    cursor     BLOB CHECK (length(cursor) = 16),
+    looked_at  INTEGER NOT NULL,
+    matched    INTEGER NOT NULL,
+    done       INTEGER NOT NULL,
+    refused    INTEGER NOT NULL,
+    request    TEXT    NOT NULL,
+    PRIMARY KEY (namespace, id),
+    CHECK ((state = 0) = (ended_at IS NULL))
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX bulk_running ON bulk (created_at) WHERE state = 0;
+CREATE INDEX bulk_time ON bulk (namespace, created_at);

@@ -1,6 +1,7 @@
 //! The server's answers as far as tables show them. Unknown fields are ignored, so that an older command reads a newer
 //! server.
 
+use everstep_protocol::Pin;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 
@@ -26,6 +27,9 @@ pub struct Instance {
     pub run: u64,
     #[serde(default)]
     pub reason: Option<Reason>,
+    /// A build, or true.
+    #[serde(default)]
+    pub pin: Option<Pin>,
     #[serde(default)]
     pub holder: Option<Holder>,
     #[serde(default)]
@@ -198,4 +202,52 @@ pub struct Rejected {
     #[serde(default)]
     pub message_id: Option<String>,
     pub body_bytes: u64,
+}
+
+/// An operation on many instances.
+#[derive(Debug, Deserialize)]
+#[allow(missing_docs, reason = "the fields are those of the HTTP API")]
+pub struct Bulk {
+    pub id: String,
+    pub operation: String,
+    #[serde(rename = "where", default)]
+    pub which: std::collections::BTreeMap<String, String>,
+    pub state: String,
+    #[serde(default)]
+    pub looked_at: u64,
+    #[serde(default)]
+    pub matched: u64,
+    #[serde(default)]
+    pub done: u64,
+    #[serde(default)]
+    pub refused: u64,
+    #[serde(default)]
+    pub created_at: String,
+    #[serde(default)]
+    pub ended_at: Option<String>,
+}
+
+/// A page of them.
+#[derive(Debug, Deserialize)]
+#[allow(missing_docs, reason = "the fields are those of the HTTP API")]
+pub struct BulkList {
+    pub operations: Vec<Bulk>,
+}
+
+/// What one would be about.
+#[derive(Debug, Deserialize)]
+#[allow(missing_docs, reason = "the fields are those of the HTTP API")]
+pub struct BulkCount {
+    pub matched: u64,
+    pub complete: bool,
+    #[serde(default)]
+    pub newest: Vec<Name>,
+}
+
+/// The name of an instance.
+#[derive(Debug, Deserialize)]
+#[allow(missing_docs, reason = "the fields are those of the HTTP API")]
+pub struct Name {
+    pub workflow: String,
+    pub id: String,
 }

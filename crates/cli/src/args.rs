@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use everstep_protocol::{EventKey, EventType, InstanceId, Namespace, WorkflowName};
+use everstep_protocol::{BuildName, EventKey, EventType, InstanceId, Namespace, Pin, WorkflowName};
 
 /// What the exit codes mean.
 pub const EXIT_CODES: &str = "\
@@ -86,6 +86,9 @@ pub enum Command {
     /// Look at instances and operate them
     #[command(subcommand)]
     Instances(InstancesCommand),
+    /// Operate many instances at once
+    #[command(subcommand)]
+    Bulk(BulkCommand),
     /// Send events to instances
     #[command(subcommand)]
     Events(EventsCommand),
@@ -141,6 +144,15 @@ pub struct StartArgs {
     /// Wait for the end and print the output
     #[arg(long)]
     pub wait: bool,
+    /// How long it is kept after its end, such as "30 days"
+    #[arg(long, value_name = "DURATION", conflicts_with = "batch")]
+    pub retention: Option<String>,
+    /// Pin it to this build, or without one to the build of the worker that takes it up first
+    #[arg(long, value_name = "BUILD", num_args = 0..=1, require_equals = true, default_missing_value = "*", conflicts_with = "batch")]
+    pub pin: Option<Pin>,
+    /// Refuse the start while no worker serves the workflow; or accept it all the same with --strict=false
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", conflicts_with = "batch")]
+    pub strict: Option<bool>,
 }
 
 /// Commands about instances.
@@ -216,6 +228,21 @@ pub enum InstancesCommand {
         #[arg(long)]
         reason: Option<String>,
     },
+    /// Let only workers of one build take an instance up
+    Pin {
+        /// Which
+        #[command(flatten)]
+        instance: InstanceArgs,
+        /// The build
+        #[arg(long)]
+        build: BuildName,
+    },
+    /// Let workers of any build take an instance up
+    Unpin {
+        /// Which
+        #[command(flatten)]
+        instance: InstanceArgs,
+    },
     /// Let an instance that is parked in attention go on
     Retry {
         /// Which
@@ -249,6 +276,72 @@ pub struct ListArgs {
     /// Where an earlier page ended
     #[arg(long)]
     pub cursor: Option<String>,
+}
+
+/// Commands about operations on many instances.
+#[derive(Debug, Subcommand)]
+pub enum BulkCommand {
+    /// Begin one, which goes on in the background; with --dry-run only count
+    Start(Box<BulkArgs>),
+    /// List them, newest first
+    List {
+        /// How many, 1 to 200; default 50
+        #[arg(long)]
+        limit: Option<u32>,
+    },
+    /// Show one, and how far it has come
+    Get {
+        /// Its id
+        id: InstanceId,
+    },
+    /// Stop one
+    Stop {
+        /// Its id
+        id: InstanceId,
+    },
+}
+
+/// Options of `bulk start`. Instances that fulfil every condition are operated.
+#[derive(Debug, Args)]
+pub struct BulkArgs {
+    /// What is done: pause, resume, cancel, terminate, retry, restart or delete
+    pub operation: String,
+    /// Of this workflow
+    #[arg(long)]
+    pub workflow: Option<WorkflowName>,
+    /// In this status, or open
+    #[arg(long)]
+    pub status: Option<String>,
+    /// Created at this time or later, such as 2026-01-31T12:00:00Z
+    #[arg(long, value_name = "TIME")]
+    pub created_from: Option<String>,
+    /// Created before this time
+    #[arg(long, value_name = "TIME")]
+    pub created_before: Option<String>,
+    /// Ended at this time or later
+    #[arg(long, value_name = "TIME")]
+    pub ended_from: Option<String>,
+    /// Ended before this time
+    #[arg(long, value_name = "TIME")]
+    pub ended_before: Option<String>,
+    /// Ended with an error of this name or kind, or parked with this code
+    #[arg(long, value_name = "CODE")]
+    pub error: Option<String>,
+    /// Only count
+    #[arg(long)]
+    pub dry_run: bool,
+    /// By what a repetition is known; generated if absent
+    #[arg(long)]
+    pub id: Option<InstanceId>,
+    /// Why; with cancel and terminate
+    #[arg(long)]
+    pub reason: Option<String>,
+    /// How long each may take, with cancel
+    #[arg(long, value_name = "DURATION")]
+    pub within: Option<String>,
+    /// Terminate first what has not ended, with delete
+    #[arg(long)]
+    pub terminate: bool,
 }
 
 /// Options of `instances export`.

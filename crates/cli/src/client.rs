@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use everstep_protocol::{EventKey, EventType, InstanceId, Namespace, WorkflowName};
+use everstep_protocol::{EventKey, EventType, InstanceId, Namespace, Pin, WorkflowName};
 use reqwest::{Method, RequestBuilder, Url, header};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -61,6 +61,22 @@ pub struct Event {
 struct StartBody<'a> {
     id: &'a InstanceId,
     input: &'a RawValue,
+    #[serde(flatten)]
+    with: &'a StartWith,
+}
+
+/// What a start may say beside its input.
+#[derive(Debug, Default, Serialize)]
+pub struct StartWith {
+    /// How long the instance is kept after its end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retention: Option<String>,
+    /// To which build it is pinned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pin: Option<Pin>,
+    /// Whether it is refused while no worker serves the workflow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub strict: Option<bool>,
 }
 
 /// One start of a batch.
@@ -107,9 +123,10 @@ impl Client {
         workflow: &WorkflowName,
         id: &InstanceId,
         input: &RawValue,
+        with: &StartWith,
     ) -> Result<Answer, Failure> {
         let url = self.url(&["workflows", workflow.as_str(), "instances"]);
-        let request = self.json(Method::POST, url, &StartBody { id, input })?;
+        let request = self.json(Method::POST, url, &StartBody { id, input, with })?;
         let advice = format!("with --id {id} trying again is safe: it makes no second instance");
         self.send(request, &advice).await
     }
@@ -224,6 +241,36 @@ impl Client {
         let mut url = self.url(&["rejected"]);
         query(&mut url, &[("limit", &limit.map(|limit| limit.to_string()))]);
         self.get(url).await
+    }
+
+    /// Begins an operation on many instances, or counts them. Repeating it with the same id begins none more.
+    pub async fn begin_bulk(&self, id: &InstanceId, body: &impl Serialize) -> Result<Answer, Failure> {
+        let body = serde_json::to_vec(body).map_err(|error| Failure::Other(error.into()))?;
+        let request = self
+            .http
+            .post(self.url(&["bulk"]))
+            .header(header::CONTENT_TYPE, "application/json")
+            .header("idempotency-key", id.as_str())
+            .body(body);
+        self.send(request, &format!("with --id {id} trying again is safe: it begins none more")).await
+    }
+
+    /// The newest operations on many instances.
+    pub async fn bulks(&self, limit: Option<u32>) -> Result<Answer, Failure> {
+        let mut url = self.url(&["bulk"]);
+        query(&mut url, &[("limit", &limit.map(|limit| limit.to_string()))]);
+        self.get(url).await
+    }
+
+    /// One of them.
+    pub async fn bulk(&self, id: &InstanceId) -> Result<Answer, Failure> {
+        self.get(self.url(&["bulk", id.as_str()])).await
+    }
+
+    /// Stops one of them.
+    pub async fn stop_bulk(&self, id: &InstanceId) -> Result<Answer, Failure> {
+        let request = self.http.post(self.url(&["bulk", id.as_str(), "stop"]));
+        self.send(request, "trying again is safe").await
     }
 
     fn url(&self, rest: &[&str]) -> Url {

@@ -1,6 +1,7 @@
 //! The commands, one file for each noun.
 
 mod batch;
+mod bulk;
 mod check;
 mod events;
 mod export;
@@ -37,6 +38,7 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
         }
         Command::Start(args) => start::start(&Asking::new(&global)?, args).await,
         Command::Instances(command) => instances::run(&Asking::new(&global)?, command).await,
+        Command::Bulk(command) => bulk::run(&Asking::new(&global)?, command).await,
         Command::Events(command) => events::run(&Asking::new(&global)?, command).await,
         Command::Check(options) => check::run(options).await,
         Command::Rejected(command) => rejected::run(&Asking::new(&global)?, command).await,

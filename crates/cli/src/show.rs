@@ -5,7 +5,7 @@ use std::{fmt::Write as _, io::IsTerminal};
 
 use comfy_table::{Cell, Color, Table, presets};
 
-use crate::answer::{Call, Entry, Instance, Reason, Rejected};
+use crate::answer::{Bulk, Call, Entry, Instance, Reason, Rejected};
 
 /// Text in which control characters are escaped.
 #[must_use]
@@ -54,6 +54,10 @@ pub fn instance(instance: &Instance) -> String {
     if let Some(ended_at) = &instance.ended_at {
         line("ended at", text(ended_at));
     }
+    if let Some(pin) = &instance.pin {
+        let build = pin.build().map_or("that of the worker that takes it up first", |build| build.as_str());
+        line("pinned to build", text(build));
+    }
     if let Some(holder) = &instance.holder {
         line("holder", text(&format!("{} on {}, build {}", holder.session, holder.host, holder.build)));
     }
@@ -79,6 +83,28 @@ pub fn instance(instance: &Instance) -> String {
         }
     }
     shown
+}
+
+/// Operations on many instances.
+#[must_use]
+pub fn bulks(bulks: &[Bulk]) -> String {
+    let mut table =
+        table(&["ID", "OPERATION", "WHERE", "STATE", "LOOKED AT", "MATCHED", "DONE", "REFUSED", "BEGAN AT"]);
+    for bulk in bulks {
+        let conditions: Vec<_> = bulk.which.iter().map(|(field, value)| format!("{field} {value}")).collect();
+        table.add_row([
+            plain(&bulk.id),
+            plain(&bulk.operation),
+            plain(&conditions.join(", ")),
+            plain(&bulk.state),
+            bulk.looked_at.to_string(),
+            bulk.matched.to_string(),
+            bulk.done.to_string(),
+            bulk.refused.to_string(),
+            plain(&bulk.created_at),
+        ]);
+    }
+    finish(table)
 }
 
 fn waits(waits: &[Reason]) -> String {

@@ -137,6 +137,8 @@ async fn cools_off(handle: &Handle, workflow: &str, id: &str) {
         id: Some(name.id.clone()),
         input: Payload::null(),
         retention: everstep_protocol::start::Retention::default(),
+        pin: None,
+        strict: None,
         message: None,
     };
     handle.start(request).await.expect("it is started");

@@ -89,6 +89,85 @@ fn start_reads_its_input_from_a_file_or_standard_input() {
 }
 
 #[test]
+fn start_says_how_long_by_which_build_and_whether_it_must_be_served() {
+    let route = "POST /v1/default/workflows/fulfil/instances";
+    let rig = || one(route, 201, instance("queued", ""));
+    let start = |more: &[&'static str]| [&["start", "fulfil", "--id", "o-1"], more].concat();
+    assert_snapshot!("start_retention", rig().run(&start(&["--retention", "7 days", "--pin", "--strict"])));
+    assert_snapshot!("start_pinned", rig().run(&start(&["--pin=v-7", "--strict=false"])));
+    assert_snapshot!("start_bad_pin", rig().run(&start(&["--pin=V7"])));
+    let refused = problem(409, "not_served", "no live worker serves the workflow", true);
+    assert_snapshot!("start_not_served", one(route, 409, refused).run(&start(&["--strict"])));
+}
+
+#[test]
+fn events_are_sent() {
+    let route = "POST /v1/default/workflows/fulfil/instances/o-1/events/approved?key=k-1";
+    let accepted =
+        r#"{"namespace":"default","workflow":"fulfil","id":"o-1","type":"approved","event":"e-1"}"#;
+    let send = ["events", "send", "fulfil", "o-1", "approved", "--key", "k-1", "--id", "e-1"];
+    let with = |more: &[&'static str]| [&send[..], more].concat();
+    let rig = || one(route, 202, accepted.to_owned());
+    assert_snapshot!("event", rig().run(&with(&["--payload", r#"{"by": "Ada"}"#])));
+    assert_snapshot!("event_json", rig().run(&with(&["--output", "json"])));
+    let file = rig().file("approval.json", "{\n  \"by\": \"Ada\"\n}\n");
+    assert_snapshot!("event_payload_file", file.run(&with(&["--payload", "@approval.json"])));
+    assert_snapshot!("event_bad_payload", rig().run(&with(&["--payload", "{"])));
+    let plain =
+        one("POST /v1/default/workflows/fulfil/instances/o-1/events/approved", 202, accepted.to_owned());
+    assert_snapshot!("event_generates_an_id", plain.run(&send[..5]));
+    let ended = problem(409, "not_allowed", "an event is not possible, the instance is complete", false);
+    assert_snapshot!("event_refused", one(route, 409, ended).run(&with(&[])));
+    assert_snapshot!(
+        "event_unreachable",
+        Rig::new(Vec::new()).set("EVERSTEP_URL", "http://127.0.0.1:1").run(&with(&[]))
+    );
+}
+
+#[test]
+fn instances_are_pinned_and_unpinned() {
+    let of = "/v1/default/workflows/fulfil/instances/o-1";
+    let pinned = r#""pin":"v-7","reason":{"kind":"not_served","message":"no worker of build v-7 serves fulfil"},"ended_at":null"#;
+    let pin = one(format!("POST {of}/pin"), 200, instance("queued", pinned));
+    assert_snapshot!("pin", pin.run(&["instances", "pin", "fulfil", "o-1", "--build", "v-7"]));
+    let first = one(format!("GET {of}"), 200, instance("queued", r#""pin":true,"ended_at":null"#));
+    assert_snapshot!("pin_first", first.run(&["instances", "get", "fulfil", "o-1"]));
+    let unpin = one(format!("POST {of}/unpin"), 200, instance("queued", ""));
+    assert_snapshot!("unpin", unpin.run(&["instances", "unpin", "fulfil", "o-1"]));
+}
+
+#[test]
+fn many_instances_are_operated_at_once() {
+    let bulk = |state: &str, done: u32| {
+        format!(
+            r#"{{"namespace":"default","id":"b-1","operation":"terminate","where":{{"status":"open","workflow":"fulfil"}},"state":"{state}","looked_at":100,"matched":7,"done":{done},"refused":1,"created_at":"2026-01-02T03:04:05.000006Z","ended_at":null}}"#
+        )
+    };
+    let begin = ["bulk", "start", "terminate", "--workflow", "fulfil", "--status", "open", "--reason", "old"];
+    let with = |more: &[&'static str]| [&begin[..], more].concat();
+    let route = "POST /v1/default/bulk";
+    assert_snapshot!("bulk_start", one(route, 201, bulk("running", 0)).run(&with(&["--id", "b-1"])));
+    assert_snapshot!(
+        "bulk_start_json",
+        one(route, 201, bulk("running", 0)).run(&with(&["--output", "json"]))
+    );
+    let counted =
+        r#"{"dry_run":true,"matched":7,"complete":false,"newest":[{"workflow":"fulfil","id":"o-9"}]}"#;
+    assert_snapshot!("bulk_dry_run", one(route, 200, counted.to_owned()).run(&with(&["--dry-run"])));
+    let refused = problem(400, "body", "where is refused: it needs one condition at least", false);
+    assert_snapshot!("bulk_refused", one(route, 400, refused).run(&["bulk", "start", "retry"]));
+    let list = format!(r#"{{"operations":[{}]}}"#, bulk("stopped", 3));
+    assert_snapshot!(
+        "bulk_list",
+        one("GET /v1/default/bulk?limit=5", 200, list).run(&["bulk", "list", "--limit", "5"])
+    );
+    let get = one("GET /v1/default/bulk/b-1", 200, bulk("done", 6));
+    assert_snapshot!("bulk_get", get.run(&["bulk", "get", "b-1"]));
+    let stop = one("POST /v1/default/bulk/b-1/stop", 200, bulk("stopped", 3));
+    assert_snapshot!("bulk_stop", stop.run(&["bulk", "stop", "b-1"]));
+}
+
+#[test]
 fn start_takes_a_batch_from_a_file() {
     let route = "POST /v1/default/workflows/fulfil/instances:batch";
     let results = r#"{"results":[{"outcome":"created","workflow":"fulfil","id":"o-1","retry_safe":true},{"outcome":"exists","workflow":"fulfil","id":"o-2","status":"complete","retry_safe":true}]}"#;

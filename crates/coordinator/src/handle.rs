@@ -1,6 +1,9 @@
 //! What the HTTP API, the CLI's embedded mode and tests ask of a running coordinator.
 
+pub(crate) mod bulk;
 mod control;
+
+pub use bulk::{BulkBegun, BulkCount};
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -13,7 +16,7 @@ use everstep_engine::{
     start::{MessageKey, NameKey, Start},
 };
 use everstep_protocol::{
-    EventKey, EventType, Fingerprint, InstanceId, Namespace, Payload, WorkflowName,
+    EventKey, EventType, Fingerprint, InstanceId, Namespace, Payload, Pin, WorkflowName,
     limits::Limits,
     start::{Retention, StartReply},
 };
@@ -51,6 +54,10 @@ pub struct StartRequest {
     pub input: Payload,
     /// How long the instance is kept after its end, where it differs from what its workflow says (rule P32).
     pub retention: Retention,
+    /// To which build the instance is pinned (rule P40). Default: none.
+    pub pin: Option<Pin>,
+    /// Whether the start is refused if no worker serves the workflow. Default: as the setting `strict_starts` says (rule P35).
+    pub strict: Option<bool>,
     /// What a resend of the same request is known by, if it has no id of its own.
     pub message: Option<MessageKey>,
 }
@@ -85,6 +92,7 @@ impl Handle {
     /// Errors: [`Error::Unknown`] when the decision did not come in time; repeating with the same id tells.
     pub async fn start(&self, start: StartRequest) -> Result<StartReply, Error> {
         let start = prepare(&self.shared, start)?;
+        look_for_workers(&self.shared, &start).await;
         let workflow = start.name.workflow.clone();
         let told = self.ask("start an instance", Input::Start(Box::new(start))).await?;
         let id = told.id.as_ref().map(InstanceId::as_str);
@@ -106,6 +114,9 @@ impl Handle {
             prepare(&self.shared, start).map_err(|error| Error::BatchItem { index, error: Box::new(error) })
         };
         let starts = starts.into_iter().enumerate().map(prepare).collect::<Result<Vec<_>, _>>()?;
+        if let Some(start) = starts.iter().find(|start| !is_served(&self.shared, start)) {
+            look_for_workers(&self.shared, start).await;
+        }
         let answers = starts.into_iter().zip(repeatable).map(async |(start, (has_id, has_message))| {
             let name = start.name.clone();
             let Ok(told) = self.ask(DOING, Input::Start(Box::new(start))).await else {
@@ -187,6 +198,19 @@ pub(crate) fn prepare_event(event: EventRequest, limits: Limits) -> Result<SentE
     Ok(SentEvent { id, kind, key, payload, fingerprint })
 }
 
+/// Whether it matters to a start that no session is known to serve it.
+pub(crate) fn is_served(shared: &Shared, start: &Start) -> bool {
+    let build = start.pin.as_ref().and_then(Pin::build);
+    !start.strict || shared.room().serves(&start.name.namespace, &start.name.workflow, build)
+}
+
+/// A start that would be refused because no session is known here to serve it: one may have been opened elsewhere.
+pub(crate) async fn look_for_workers(shared: &Shared, start: &Start) {
+    if !is_served(shared, start) {
+        crate::service::refresh_sessions(shared).await;
+    }
+}
+
 /// Gives a start what only the shell has: ids, random bytes, the fingerprint.
 pub(crate) fn prepare(shared: &Shared, start: StartRequest) -> Result<Start, Error> {
     let refused = |reason: String| {
@@ -205,6 +229,8 @@ pub(crate) fn prepare(shared: &Shared, start: StartRequest) -> Result<Start, Err
         fingerprint,
         seed: shared.chance.seed(),
         retention: start.retention,
+        pin: start.pin,
+        strict: start.strict.unwrap_or(shared.settings.strict_starts),
         message: start.message,
     })
 }

@@ -22,11 +22,16 @@
 //! | `POST .../{id}/restart` | run it again, from the beginning or from a step |
 //! | `POST .../{id}/terminate` | end it now |
 //! | `POST .../{id}/retry` | let a parked one go on |
+//! | `POST .../{id}/pin`, `.../unpin` | let only workers of one build have it; let any |
+//! | `POST /v1/{namespace}/bulk` | an operation on many instances, or with `dry_run` their count |
+//! | `GET /v1/{namespace}/bulk` | such operations, newest first |
+//! | `GET /v1/{namespace}/bulk/{id}`, `POST .../{id}/stop` | one of them; stop it |
 //! | `GET /v1/{namespace}/journals` | open instances with their journals, streamed |
 //! | `GET /v1/{namespace}/rejected` | messages that could not be accepted |
 //! | `GET /healthz`, `/readyz`, `/metrics` | for probes and Prometheus |
 
 mod batch;
+mod bulk;
 mod control;
 mod events;
 mod export;
@@ -120,6 +125,11 @@ pub fn router(handle: Handle) -> Router {
         .route(&of_instance("/restart"), post(control::restart))
         .route(&of_instance("/terminate"), post(control::terminate))
         .route(&of_instance("/retry"), post(control::retry))
+        .route(&of_instance("/pin"), post(control::pin))
+        .route(&of_instance("/unpin"), post(control::unpin))
+        .route("/v1/{namespace}/bulk", post(bulk::begin).get(bulk::list))
+        .route("/v1/{namespace}/bulk/{id}", get(bulk::get))
+        .route("/v1/{namespace}/bulk/{id}/stop", post(bulk::stop))
         .route("/v1/{namespace}/journals", get(export::journals))
         .route("/v1/{namespace}/rejected", get(rejected::list))
         .route("/healthz", get(health::healthz))

@@ -15,6 +15,7 @@
 //! | outbox | publishes lifecycle messages, and again what was not confirmed | as it comes, 5 s | every coordinator, duty `outbox` |
 //! | rejections | records what can never be accepted | as it comes | every coordinator |
 //! | measure | measures what rejected records take, and stops the intake of a namespace at the bound | 5 s | every coordinator |
+//! | bulks | goes on with operations on many instances | 1 s, and when one begins | duty `bulk` |
 //! | clean | deletes what is past its time, and journals of deleted instances | 60 s, and when one was deleted | duty `clean` |
 //!
 //! What it does not do: no rule about instances stands here, they are the engine's; no SQL, no AMQP.
@@ -38,5 +39,5 @@ mod turn;
 pub use chance::{Chance, SystemChance};
 pub use coordinator::Coordinator;
 pub use error::{Error, ErrorKind};
-pub use handle::{BATCH_STARTS_MAX, EventRequest, Handle, Health, StartRequest};
+pub use handle::{BATCH_STARTS_MAX, BulkBegun, BulkCount, EventRequest, Handle, Health, StartRequest};
 pub use settings::Settings;

@@ -75,8 +75,8 @@ impl Metrics {
                 IntCounter::new("everstep_messages_set_aside_total", "Messages of another incarnation."),
             ),
             rejected: vec(
-                "everstep_starts_rejected_total",
-                "Starts that can never be accepted, by code.",
+                "everstep_messages_rejected_total",
+                "Messages that were recorded as rejected, starts and events, by code.",
                 "code",
             ),
             rejected_bytes: gauges(

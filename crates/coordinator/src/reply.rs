@@ -25,6 +25,14 @@ pub(crate) fn start(answer: &Answer, workflow: &str, id: Option<&str>) -> StartR
             Some(*status),
             Some("an instance of this id exists with another input; nothing was created"),
         ),
+        Answer::NotServed => (
+            StartOutcome::Rejected,
+            None,
+            Some(
+                "no live worker serves the workflow, with the build that is asked for if one is, and the start is strict; \
+                 nothing was created; sending it again later is safe",
+            ),
+        ),
         _ => (
             StartOutcome::Unknown,
             None,
@@ -36,7 +44,13 @@ pub(crate) fn start(answer: &Answer, workflow: &str, id: Option<&str>) -> StartR
         workflow: Some(workflow.to_owned()),
         id: id.map(str::to_owned),
         status: status.map(|status| status.word().to_owned()),
-        code: (outcome == StartOutcome::Conflict).then(|| "conflict".to_owned()),
+        code: match outcome {
+            StartOutcome::Conflict => Some("conflict".to_owned()),
+            StartOutcome::Rejected => Some(NOT_SERVED.to_owned()),
+            StartOutcome::Created | StartOutcome::Exists | StartOutcome::Accepted | StartOutcome::Unknown => {
+                None
+            }
+        },
         message: message.map(str::to_owned),
         retry_safe: outcome != StartOutcome::Conflict,
     }
@@ -65,6 +79,8 @@ pub(crate) fn event(answer: &Answer, to: &NameKey) -> StartReply {
     }
 }
 
+/// The code of a strict start that nobody serves (rule P35).
+pub(crate) const NOT_SERVED: &str = "not_served";
 /// Codes of events that were refused.
 pub(crate) const ENDED: &str = "ended";
 pub(crate) const EVENT_ID_TAKEN: &str = "event_id_taken";

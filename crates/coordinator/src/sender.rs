@@ -114,9 +114,13 @@ impl Outbound {
                     self.item(session, grant(shared, &head, direct, entries));
                 }
             }
-            Effect::Offer { namespace, workflow, instance } => {
+            Effect::Offer { namespace, workflow, build, instance } => {
                 let task = RunTask { incarnation: shared.incarnation, instance };
-                self.tasks.push(transient(topology::run_queue(&namespace, &workflow), wire::encode(&task)));
+                let queue = match build {
+                    None => topology::run_queue(&namespace, &workflow),
+                    Some(build) => topology::pinned_run_queue(&namespace, &workflow, &build),
+                };
+                self.tasks.push(transient(queue, wire::encode(&task)));
             }
             Effect::OfferStep { namespace, pool, instance, call } => {
                 let task = StepTask { incarnation: shared.incarnation, instance, call };

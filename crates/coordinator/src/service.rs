@@ -1,5 +1,6 @@
 //! The services around the loop. Each has one job and ends with the coordinator.
 
+pub(crate) mod bulks;
 pub(crate) mod clean;
 pub(crate) mod deadlines;
 pub(crate) mod dispatch;
@@ -15,3 +16,5 @@ pub(crate) mod sessions;
 pub(crate) mod starts;
 pub(crate) mod timers;
 pub(crate) mod watch;
+
+pub(crate) use sessions::refresh as refresh_sessions;

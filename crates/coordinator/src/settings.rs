@@ -45,6 +45,9 @@ pub struct Settings {
     pub deaths_max: u32,
     /// Runnable instances go straight to workers that announced room. Default true.
     pub direct_grants: bool,
+    /// A start is refused while no live worker serves its workflow, unless the start itself says otherwise. Default false: it is
+    /// accepted and waits.
+    pub strict_starts: bool,
     /// How long a cancelled instance may take to end by itself before it is terminated, in milliseconds, where the cancel does
     /// not say. Default 300,000.
     pub cancel_within: Millis,
@@ -78,6 +81,7 @@ impl Default for Settings {
             second_at: 64,
             deaths_max: 10,
             direct_grants: true,
+            strict_starts: false,
             cancel_within: Millis(300_000),
             retention_complete: Retention::DEFAULT.complete,
             retention_failed: Retention::DEFAULT.failed,

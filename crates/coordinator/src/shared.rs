@@ -53,6 +53,8 @@ pub(crate) struct Shared {
     pub(crate) orphans: Notify,
     /// An instance was deleted: its journal is to be removed.
     pub(crate) sweep: Notify,
+    /// A bulk operation was begun.
+    pub(crate) bulks: Notify,
     pub(crate) stopping: AtomicBool,
     pub(crate) turned_ms: AtomicU64,
     pub(crate) began: Instant,
@@ -141,6 +143,7 @@ impl Shared {
             backlog: Notify::new(),
             orphans: Notify::new(),
             sweep: Notify::new(),
+            bulks: Notify::new(),
             stopping: AtomicBool::new(false),
             turned_ms: AtomicU64::new(0),
             began,
@@ -169,6 +172,7 @@ impl Shared {
         } else {
             room.serve_queues_only(open.session, &open.namespace, &open.workflows);
         }
+        room.runs(open.session, &open.build, open.pinned.as_slice().into());
         room.serve_pools(open.session, &open.namespace, &open.pools);
         drop(room);
         let mut sessions = self.sessions.write().unwrap_or_else(PoisonError::into_inner);

@@ -232,10 +232,10 @@ fn settle(
         // Whoever asked may have gone; the decision stands all the same.
         drop(reply.send(Ok(told)));
     }
-    if let (Answer::Conflict(_), Input::Start(start)) = (&answer, input)
+    if let (Answer::Conflict(_) | Answer::NotServed, Input::Start(start)) = (&answer, input)
         && debt.message.is_some()
     {
-        return conflict(shared, start, debt.message, reply);
+        return refused_start(shared, start, &answer, debt.message, reply);
     }
     if let (Some(name), Some(reason), Input::On { what: What::Event(event), .. }) =
         (&debt.event_to, reply::refused_event(&answer), input)
@@ -268,20 +268,23 @@ fn reported(input: &Input) -> Option<(SessionId, WorkerItem)> {
     }
 }
 
-/// A conflict is also a rejected message: it stays visible (rule W40).
-fn conflict(
+/// A start that was refused is also a rejected message: it stays visible (rules P35, W40).
+fn refused_start(
     shared: &Shared,
     start: &everstep_engine::start::Start,
+    answer: &Answer,
     message: Option<Share>,
     reply: Option<(ReplyTo, StartReply)>,
 ) {
+    let NameKey { namespace, workflow, id } = &start.name;
+    let (code, why) = match answer {
+        Answer::NotServed => (reply::NOT_SERVED, format!("no live worker serves workflow {workflow}")),
+        _ => ("conflict", format!("instance {id} of workflow {workflow} exists with another input")),
+    };
     let record = Rejected {
-        namespace: start.name.namespace.clone(),
-        code: "conflict".to_owned(),
-        reason: format!(
-            "instance {} of workflow {} exists with another input; nothing was created",
-            start.name.id, start.name.workflow
-        ),
+        namespace: namespace.clone(),
+        code: code.to_owned(),
+        reason: format!("{why}; nothing was created"),
         headers: Payload::null(),
         body: start.input.as_str().as_bytes().to_vec(),
         body_bytes: start.input.len() as u64,
@@ -419,6 +422,7 @@ const fn answer_word(answer: &Answer) -> &'static str {
         Answer::Created => "created",
         Answer::Exists(_) => "exists",
         Answer::Conflict(_) => "conflict",
+        Answer::NotServed => "not_served",
         Answer::EventIdTaken => "event_id_taken",
         Answer::MailboxFull => "mailbox_full",
     }

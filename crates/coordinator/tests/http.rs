@@ -381,3 +381,163 @@ async fn p40_journals_of_open_instances_are_streamed() {
         assert!(answer.problem(400, code).contains(part), "{query}: {}", answer.body);
     }
 }
+
+/// The route of events, whose payload is the body (rules P22, P24).
+#[tokio::test]
+async fn p22_an_event_is_kept_and_its_refusals_are_told() {
+    let rig = Rig::new().await;
+    rig.post(INSTANCES, r#"{"id":"o-1"}"#).await;
+    let events = format!("{INSTANCES}/o-1/events");
+    let send = async |path: &str, key: &str, body: &str| {
+        let headers = [("content-type", "application/json"), ("idempotency-key", key)];
+        rig.ask("POST", &format!("{events}/{path}"), &headers, body).await
+    };
+    for _ in 0..2 {
+        let kept = send("approved?key=k-1", "e-1", r#"{"by": "Ada"}"#).await;
+        assert_eq!(kept.status, 202, "{}", kept.body);
+        let told = json!({
+            "namespace": "default", "workflow": "fulfil", "id": "o-1", "type": "approved", "event": "e-1",
+        });
+        assert_eq!(kept.json(), told);
+    }
+    let view = rig.get(&format!("{INSTANCES}/o-1")).await.json();
+    assert_eq!(
+        (&view["events_unread"][0]["type"], &view["events_unread"][0]["count"]),
+        (&json!("approved"), &json!(1))
+    );
+    let taken = send("approved?key=k-1", "e-1", "2").await.problem(409, "event_id_taken");
+    assert!(taken.contains("e-1"), "{taken}");
+    assert_eq!(
+        send("with%20blanks", "e-2", "").await.status,
+        202,
+        "a type is any text, an absent payload is null"
+    );
+    assert!(send("approved", "e-3", "{").await.problem(422, "input").contains("payload"));
+    assert!(send("approved?colour=red", "e-3", "1").await.problem(400, "query").contains("colour"));
+    let large = format!("\"{}\"", "x".repeat(2 << 20));
+    assert!(send("approved", "e-3", &large).await.problem(413, "too_large").contains("1048576"));
+    let long = "x".repeat(101);
+    assert!(send(&long, "e-3", "1").await.problem(400, "name").contains("event type"));
+    rig.post(&format!("{INSTANCES}/o-1/terminate"), "{}").await;
+    assert!(send("approved", "e-4", "1").await.problem(409, "not_allowed").contains("terminated"));
+    let nobody = rig.post(&format!("{INSTANCES}/nobody/events/approved"), "1").await;
+    assert!(nobody.problem(404, "not_found").contains("nobody"));
+}
+
+#[tokio::test]
+async fn p40_an_instance_is_pinned_moved_and_unpinned() {
+    let rig = Rig::new().await;
+    let pin = async |id: &str| rig.get(&format!("{INSTANCES}/{id}")).await.json()["pin"].clone();
+    let started = rig.post(INSTANCES, r#"{"id":"first","pin":true}"#).await;
+    assert_eq!((started.status, &started.json()["pin"]), (201, &json!(true)));
+    rig.post(INSTANCES, r#"{"id":"named","pin":"v-7"}"#).await;
+    rig.post(INSTANCES, r#"{"id":"floats"}"#).await;
+    assert_eq!(
+        [pin("first").await, pin("named").await, pin("floats").await],
+        [json!(true), json!("v-7"), Value::Null]
+    );
+    let reason = rig.get(&format!("{INSTANCES}/named")).await.json()["reason"]["message"].clone();
+    assert_eq!(reason, json!("no worker of build v-7 serves fulfil"));
+    let moved = rig.post(&format!("{INSTANCES}/named/pin"), r#"{"build":"v-8"}"#).await;
+    assert_eq!((moved.status, &moved.json()["pin"]), (200, &json!("v-8")));
+    assert_eq!(rig.post(&format!("{INSTANCES}/named/unpin"), "").await.status, 200);
+    assert_eq!(pin("named").await, Value::Null);
+    assert!(rig.post(&format!("{INSTANCES}/named/pin"), "{}").await.problem(400, "body").contains("build"));
+    assert!(
+        rig.post(&format!("{INSTANCES}/named/pin"), r#"{"build":"V 8"}"#)
+            .await
+            .problem(400, "name")
+            .contains("V 8")
+    );
+    rig.post(&format!("{INSTANCES}/nobody/pin"), r#"{"build":"v-8"}"#).await.problem(404, "not_found");
+    assert!(
+        rig.post(INSTANCES, r#"{"id":"x","pin":false}"#).await.problem(400, "body").contains("pin: true")
+    );
+}
+
+#[tokio::test]
+async fn p35_a_strict_start_that_nobody_serves_is_refused() {
+    let rig = Rig::new().await;
+    let refused = rig.post(INSTANCES, r#"{"id":"o-1","strict":true}"#).await;
+    let detail = refused.problem(409, "not_served");
+    assert!(
+        detail.contains("no live worker serves the workflow") && detail.contains("nothing was created"),
+        "{detail}"
+    );
+    assert_eq!(refused.json()["retry_safe"], json!(true));
+    rig.get(&format!("{INSTANCES}/o-1")).await.problem(404, "not_found");
+    assert_eq!(rig.post(INSTANCES, r#"{"id":"o-1","strict":false}"#).await.status, 201);
+    // What exists is told, whoever serves it.
+    assert_eq!(rig.post(INSTANCES, r#"{"id":"o-1","strict":true}"#).await.status, 200);
+    let batch = r#"{"instances":[{"id":"o-2","strict":true},{"id":"o-3"}]}"#;
+    let results = rig.post(&format!("{INSTANCES}:batch"), batch).await.json()["results"].clone();
+    assert_eq!((&results[0]["outcome"], &results[0]["code"]), (&json!("rejected"), &json!("not_served")));
+    assert_eq!(results[1]["outcome"], json!("created"));
+}
+
+/// Waits until a bulk operation is over.
+async fn over(rig: &Rig, id: &str) -> Value {
+    loop {
+        let bulk = rig.get(&format!("/v1/default/bulk/{id}")).await.json();
+        if bulk["state"] != json!("running") {
+            return bulk;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn p33_a_bulk_operation_is_counted_begun_and_shown() {
+    let rig = Rig::new().await;
+    for id in ["a", "b", "c"] {
+        rig.post(INSTANCES, &json!({"id": id}).to_string()).await;
+    }
+    rig.post("/v1/default/workflows/other/instances", r#"{"id":"d"}"#).await;
+    let bulk = "/v1/default/bulk";
+    let count = rig
+        .post(
+            bulk,
+            r#"{"operation":"terminate","where":{"workflow":"fulfil","status":"queued"},"dry_run":true}"#,
+        )
+        .await;
+    let newest: Vec<Value> = ["c", "b", "a"].map(|id| json!({"workflow": "fulfil", "id": id})).into();
+    let told = json!({"dry_run": true, "matched": 3, "complete": true, "newest": newest});
+    assert_eq!((count.status, count.json()), (200, told));
+    assert_eq!(rig.get(bulk).await.json(), json!({"operations": []}), "nothing was begun");
+
+    let headers = [("content-type", "application/json"), ("idempotency-key", "b-1")];
+    let body = r#"{"operation":"terminate","reason":"old","where":{"workflow":"fulfil"}}"#;
+    for _ in 0..2 {
+        let begun = rig.ask("POST", bulk, &headers, body).await;
+        assert_eq!((begun.status, &begun.json()["id"]), (201, &json!("b-1")));
+    }
+    let done = over(&rig, "b-1").await;
+    assert_eq!(
+        (&done["state"], &done["operation"], &done["where"]),
+        (&json!("done"), &json!("terminate"), &json!({"workflow": "fulfil"}))
+    );
+    assert_eq!([&done["looked_at"], &done["matched"], &done["done"], &done["refused"]], [3, 3, 3, 0]);
+    assert!(done["ended_at"].is_string());
+    let ended = rig.get(&format!("{INSTANCES}/a")).await.json();
+    assert_eq!((&ended["status"], &ended["termination"]["reason"]), (&json!("terminated"), &json!("old")));
+    let other = rig.get("/v1/default/workflows/other/instances/d").await.json();
+    assert_eq!(other["status"], json!("queued"));
+
+    let conflict =
+        rig.ask("POST", bulk, &headers, r#"{"operation":"pause","where":{"status":"open"}}"#).await;
+    assert!(conflict.problem(409, "conflict").contains("b-1"));
+    let headers = [("content-type", "application/json"), ("idempotency-key", "b-2")];
+    rig.ask("POST", bulk, &headers, r#"{"operation":"resume","where":{"status":"terminated"}}"#).await;
+    let refused = over(&rig, "b-2").await;
+    assert_eq!([&refused["matched"], &refused["done"], &refused["refused"]], [3, 0, 3]);
+    let listed = rig.get(&format!("{bulk}?limit=1")).await.json();
+    assert_eq!(
+        (&listed["operations"][0]["id"], listed["operations"].as_array().unwrap().len()),
+        (&json!("b-2"), 1)
+    );
+    let stopped = rig.post(&format!("{bulk}/b-2/stop"), "").await;
+    assert_eq!((stopped.status, &stopped.json()["state"]), (200, &json!("done")), "it is over");
+    rig.get(&format!("{bulk}/nothing")).await.problem(404, "not_found");
+    rig.post(&format!("{bulk}/nothing/stop"), "").await.problem(404, "not_found");
+    assert!(rig.post(bulk, r#"{"operation":"retry"}"#).await.problem(400, "body").contains("one condition"));
+}

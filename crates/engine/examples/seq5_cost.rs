@@ -292,7 +292,17 @@ fn start(n: u64, workflow: &WorkflowName) -> Input {
     let input = Payload::from_text(r#"{"order":"seq5"}"#).expect("valid JSON");
     let fingerprint = fingerprint();
     let (seed, retention) = ([7; 32], everstep_engine::retention::Own::default());
-    Input::Start(Box::new(Start { uid: uid(n), name, input, fingerprint, seed, retention, message: None }))
+    Input::Start(Box::new(Start {
+        uid: uid(n),
+        name,
+        input,
+        fingerprint,
+        seed,
+        retention,
+        pin: None,
+        strict: false,
+        message: None,
+    }))
 }
 
 /// The report of a step, folded with the call of the next one or the end (rule W36).

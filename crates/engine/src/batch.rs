@@ -16,14 +16,14 @@ use everstep_protocol::{
     message::{CoordinatorItem, FenceReason},
 };
 
-pub use self::writes::{Deleted, DeliveryRow, EndedRow, JournalRow, NameRow, ReadyRow, Writes};
+pub use self::writes::{Deleted, DeliveryRow, EndedRow, JournalRow, NameRow, ReadyRow, Writes, pinned_queue};
 use crate::{
     decide::{Context, decide},
     effect::{Answer, Change, Decision, Effect},
     head::Head,
     input::{Input, What},
     mailbox::{KnownEvent, SentEvent},
-    place::{Place, Room},
+    place::{Place, Room, Taker},
     rows::{Control, Rows, Subject},
     start::{Admission, Decided, Existing, MessageKey, NameKey, Start, admit},
 };
@@ -125,7 +125,7 @@ impl Batch {
         let mut offered = HashSet::new();
         for row in &mut writes.ready {
             row.offered = match &row.pool {
-                None => room.offer(&row.namespace, &row.workflow),
+                None => room.offer(&row.namespace, &row.workflow, row.build.as_ref()),
                 Some(pool) => room.offer_step(&row.namespace, pool),
             };
             if row.offered {
@@ -142,10 +142,17 @@ impl Batch {
     }
 
     fn on(&mut self, head: &Head, what: &What, room: &mut Room) -> Answer {
+        // What an operation moves to another build goes where that is.
+        let pin = if let What::Pin { pin, .. } = what { pin } else { &head.pin };
         let place = if may_place(what) {
-            room.take(&head.namespace, &head.workflow, head.cached.map(|cached| cached.session))
+            room.take(&head.namespace, &head.workflow, pin.as_ref(), head.cached.map(|cached| cached.session))
         } else {
             Place::Queue
+        };
+        let taker = match (place, what) {
+            (Place::Direct(session), _) => room.taker(session, head, pin.as_ref()),
+            (Place::Queue, What::Claim { session, .. }) => room.taker(*session, head, pin.as_ref()),
+            (Place::Queue, _) => None,
         };
         let context = Context {
             rows: &self.loaded.rows,
@@ -154,6 +161,7 @@ impl Batch {
             deaths_max: self.rules.deaths_max,
             retention: &self.rules.retention,
             place,
+            taker: taker.as_ref(),
         };
         let decision = catch_unwind(AssertUnwindSafe(|| decide(head, what, context)))
             .unwrap_or_else(|_| broken(head, &self.loaded.rows, self.loaded.now));
@@ -172,6 +180,10 @@ impl Batch {
         let decided = match catch_unwind(AssertUnwindSafe(|| admit(start, earlier, existing.as_ref(), now))) {
             Err(_) => return Verdict::Broken,
             Ok(Admission::Known(decided)) => decided,
+            Ok(Admission::Created(head, _)) if start.strict && !serves(room, &head) => {
+                // Nothing is kept: the same start may be sent again.
+                return Verdict::Started(Decided { id: start.name.id.clone(), answer: Answer::NotServed });
+            }
             Ok(Admission::Created(head, entry)) => {
                 self.create(start, &head, *entry, room);
                 Decided { id: start.name.id.clone(), answer: Answer::Created }
@@ -187,8 +199,15 @@ impl Batch {
         self.loaded.names.insert(start.name.clone(), existing);
         self.loaded.heads.insert(head.uid, head.clone());
         self.fold.create(head, &start.name, start.fingerprint);
-        let place = room.take(&head.namespace, &head.workflow, None);
-        let decision = runnable(head.clone(), entry, place);
+        if head.pin.is_some() {
+            self.fold.pin(head);
+        }
+        let place = room.take(&head.namespace, &head.workflow, head.pin.as_ref(), None);
+        let taker = match place {
+            Place::Direct(session) => room.taker(session, head, head.pin.as_ref()),
+            Place::Queue => None,
+        };
+        let decision = runnable(head.clone(), entry, place, taker);
         self.settle_credit(place, &decision.effects, room);
         self.record(head, decision);
     }
@@ -236,6 +255,9 @@ impl Batch {
         if gone {
             self.forget(&head);
         } else if head != *before {
+            if head.pin != before.pin {
+                self.fold.pin(&head);
+            }
             self.fold.head(&head);
             self.loaded.heads.insert(head.uid, head);
         }
@@ -286,7 +308,8 @@ impl Batch {
             | What::Delete { .. }
             | What::Expire
             | What::Unwritable { .. }
-            | What::Retry { .. } => None,
+            | What::Retry { .. }
+            | What::Pin { .. } => None,
         };
         self.effects.extend(item.map(|(session, item)| Effect::Item(session, item)));
         Answer::NotFound
@@ -305,7 +328,8 @@ const fn may_place(what: &What) -> bool {
         | What::Resume { .. }
         | What::Cancel { .. }
         | What::Restart { .. }
-        | What::Retry { .. } => true,
+        | What::Retry { .. }
+        | What::Pin { .. } => true,
         What::Claim { .. }
         | What::Report { .. }
         | What::GiveBack { .. }
@@ -319,12 +343,18 @@ const fn may_place(what: &What) -> bool {
     }
 }
 
+/// Whether a live session serves the workflow of an instance, with the build that it is pinned to.
+fn serves(room: &Room, head: &Head) -> bool {
+    room.serves(&head.namespace, &head.workflow, head.pinned_to())
+}
+
 /// A new instance begins to run: the same two ways as any other that becomes runnable.
-fn runnable(mut head: Head, entry: Entry, place: Place) -> Decision {
+fn runnable(mut head: Head, entry: Entry, place: Place, taker: Option<Taker>) -> Decision {
     let mut changes = Vec::new();
     let effect = match place {
         Place::Direct(session) => {
             head.epoch = head.epoch.next();
+            head.pin = taker.and_then(Taker::pin).or(head.pin);
             changes.push(Change::Lease(Subject::INSTANCE, crate::rows::Lease { session, epoch: head.epoch }));
             let entries = vec![entry.clone()];
             Effect::Grant { session, head: Box::new(head.clone()), direct: true, after: Position(0), entries }
@@ -334,6 +364,7 @@ fn runnable(mut head: Head, entry: Entry, place: Place) -> Decision {
             Effect::Offer {
                 namespace: head.namespace.clone(),
                 workflow: head.workflow.clone(),
+                build: head.pinned_to().cloned(),
                 instance: head.uid,
             }
         }
@@ -492,6 +523,8 @@ mod tests {
             fingerprint: Fingerprint::of(&Payload::null()).unwrap(),
             seed: [0; 32],
             retention: crate::retention::Own::default(),
+            pin: None,
+            strict: false,
             message: None,
         }
     }

@@ -20,6 +20,7 @@
 //! | expire | nothing | nothing | nothing | nothing | nothing | nothing | gone |
 //! | unwritable | **park** | **park** | **park** | **park** | **park** | nothing | nothing |
 //! | retry | refused | refused | refused | refused | refused | **ready** | refused |
+//! | pin | **noted** | **noted** | **ready** elsewhere | **noted** | **noted** | **noted** | **noted** |
 //!
 //! An event that no open wait fits is kept, in every open state alike.
 //!
@@ -33,6 +34,7 @@ mod due;
 mod event;
 mod lease;
 mod pause;
+mod pin;
 mod report;
 mod restart;
 mod step;
@@ -49,7 +51,7 @@ use crate::{
     effect::{Answer, Change, Decision, Effect},
     head::Head,
     input::What,
-    place::Place,
+    place::{Place, Taker},
     report::kept,
     retention,
     rows::{Control, Lease, Rows, Subject},
@@ -71,6 +73,8 @@ pub struct Context<'a> {
     pub retention: &'a retention::Rules,
     /// Where the instance goes if it becomes runnable.
     pub place: Place,
+    /// Whom a lease would go to, where that matters: the instance is pinned to a build, or may be by this (rule P40).
+    pub taker: Option<&'a Taker>,
 }
 
 /// What one input does to one instance. `head` is the head as locked, with earlier inputs of the batch applied.
@@ -110,6 +114,7 @@ pub fn decide(head: &Head, what: &What, context: Context<'_>) -> Decision {
         What::Expire => delete::expire(&mut draft),
         What::Unwritable { message } => control::unwritable(&mut draft, message),
         What::Retry { operation } => control::retry(&mut draft, operation),
+        What::Pin { operation, pin } => pin::pin(&mut draft, operation, pin.as_ref()),
     };
     draft.finish(answer)
 }
@@ -183,6 +188,9 @@ impl<'a> Draft<'a> {
 
     /// Grants the lease to a session: the epoch grows, reports are counted from 1 again.
     fn grant(&mut self, session: SessionId, direct: bool, after: Position) {
+        if let Some(pin) = self.context.taker.cloned().and_then(Taker::pin) {
+            self.head.pin = Some(pin);
+        }
         self.head.epoch = self.head.epoch.next();
         self.head.reports = 0;
         self.head.cached = None;
@@ -214,6 +222,7 @@ impl<'a> Draft<'a> {
                 self.effects.push(Effect::Offer {
                     namespace: self.head.namespace.clone(),
                     workflow: self.head.workflow.clone(),
+                    build: self.head.pinned_to().cloned(),
                     instance: self.head.uid,
                 });
             }

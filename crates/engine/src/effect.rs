@@ -1,7 +1,8 @@
 //! What a decision consists of: rows to change, messages that may leave only after the commit, and the answer.
 
 use everstep_protocol::{
-    CallHash, EventType, InstanceUid, Namespace, Pool, Position, SessionId, Timestamp, WorkflowName,
+    BuildName, CallHash, EventType, InstanceUid, Namespace, Pool, Position, SessionId, Timestamp,
+    WorkflowName,
     journal::{Entry, Parked},
     message::{CoordinatorItem, StepGrant},
 };
@@ -147,6 +148,8 @@ pub enum Effect {
         namespace: Namespace,
         /// Workflow.
         workflow: WorkflowName,
+        /// The build that it is pinned to.
+        build: Option<BuildName>,
         /// Instance.
         instance: InstanceUid,
     },
@@ -207,6 +210,8 @@ pub enum Answer {
     Exists(Status),
     /// A start met an instance with another input.
     Conflict(Status),
+    /// A start is refused: no live session serves its workflow (rule P35). It may be sent again.
+    NotServed,
     /// Another event with this id was accepted before.
     EventIdTaken,
     /// The instance has as many unread events as it may.
@@ -248,6 +253,7 @@ impl Answer {
             | Self::Created
             | Self::Exists(_)
             | Self::Conflict(_)
+            | Self::NotServed
             | Self::EventIdTaken
             | Self::MailboxFull => None,
         }

@@ -1,7 +1,8 @@
 //! The head of an instance: the one row that a decision locks. It never grows with the instance (rule W21).
 
 use everstep_protocol::{
-    Epoch, Generation, InstanceId, InstanceUid, Namespace, Position, Run, SessionId, Timestamp, WorkflowName,
+    BuildName, Epoch, Generation, InstanceId, InstanceUid, Namespace, Pin, Position, Run, SessionId,
+    Timestamp, WorkflowName,
 };
 
 /// What the head itself stores of an instance's status; what an open instance is doing follows from its side rows (rule W24).
@@ -112,6 +113,8 @@ pub struct Head {
     pub ended_at: Option<Timestamp>,
     /// How long its start wants it kept after its end. Never changes.
     pub retention: crate::retention::Own,
+    /// Only workers of this build take it up (rule P40); any worker does where there is none.
+    pub pin: Option<Pin>,
 }
 
 impl Head {
@@ -145,6 +148,13 @@ impl Head {
             created_at,
             ended_at: None,
             retention: crate::retention::Own { complete: None, failed: None },
+            pin: None,
         }
+    }
+
+    /// The build that alone may take it up, if there is one.
+    #[must_use]
+    pub fn pinned_to(&self) -> Option<&BuildName> {
+        self.pin.as_ref().and_then(Pin::build)
     }
 }

@@ -1,7 +1,7 @@
 //! The inputs: every cause of work.
 
 use everstep_protocol::{
-    BuildName, CallHash, Epoch, InstanceUid, Millis, Payload, SessionId,
+    BuildName, CallHash, Epoch, InstanceUid, Millis, Payload, Pin, SessionId,
     journal::Progress,
     message::{AttemptOutcome, Have, OpenWait, Report},
 };
@@ -162,6 +162,13 @@ pub enum What {
         /// The operation's id.
         operation: String,
     },
+    /// Somebody pins it to a build, or lets any build have it (rule P40).
+    Pin {
+        /// The operation's id.
+        operation: String,
+        /// The build.
+        pin: Option<Pin>,
+    },
 }
 
 impl Input {
@@ -219,6 +226,7 @@ impl What {
             }
             Self::Terminate { operation, .. }
             | Self::Retry { operation }
+            | Self::Pin { operation, .. }
             | Self::Pause { operation }
             | Self::Resume { operation }
             | Self::Cancel { operation, .. }

@@ -7,6 +7,7 @@
 //! | [`start`] | whether a start creates an instance, meets an existing one, or conflicts |
 //! | [`mod@decide`] | what one input does to one instance |
 //! | [`batch`] | how the decisions of one batch add up to one transaction |
+//! | [`bulk`] | which instances an operation on many is about |
 //! | [`transition`] | what an operation does in each status |
 //! | [`mod@keep`] | what a restart from a step keeps of a journal |
 //! | [`retention`] | how long an ended instance is kept |
@@ -16,6 +17,7 @@
 
 pub mod account;
 pub mod batch;
+pub mod bulk;
 pub mod decide;
 pub mod effect;
 pub mod head;

@@ -1,8 +1,13 @@
 //! Where a runnable instance goes: straight to a session that announced room (rule W35), or to a queue (rule W15).
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
-use everstep_protocol::{Namespace, Pool, SessionId, WorkflowName};
+use everstep_protocol::{BuildName, Epoch, Namespace, Pin, Pool, SessionId, WorkflowName};
+
+use crate::head::Head;
 
 /// Where an instance goes that becomes runnable in this batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,17 +18,65 @@ pub enum Place {
     Queue,
 }
 
+/// A queue of run tasks: of a workflow, or of those of its instances that are pinned to a build.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct RunQueue {
+    /// Namespace.
+    pub namespace: Namespace,
+    /// Workflow.
+    pub workflow: WorkflowName,
+    /// The build that they are pinned to.
+    pub build: Option<BuildName>,
+}
+
+impl RunQueue {
+    /// The queue of a workflow's instances that are not pinned.
+    fn of(namespace: &Namespace, workflow: &WorkflowName) -> Self {
+        Self { namespace: namespace.clone(), workflow: workflow.clone(), build: None }
+    }
+}
+
+/// Whose code an instance goes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taker {
+    /// The build of the session.
+    pub build: BuildName,
+    /// The lease pins the instance to that build: its start wants it so, or the session's code does and the instance was never
+    /// taken up before.
+    pub pins: bool,
+}
+
+impl Taker {
+    /// The pin that the lease brings.
+    #[must_use]
+    pub fn pin(self) -> Option<Pin> {
+        self.pins.then_some(Pin::Build(self.build))
+    }
+}
+
+/// What is known of a session's code.
+#[derive(Clone, Debug)]
+struct Code {
+    build: BuildName,
+    /// The workflows whose instances it pins to its build when it takes them up first.
+    pins: Arc<[WorkflowName]>,
+}
+
 /// The sessions that have room, as one coordinator knows them. A batch takes credits from it; they are given back if the
 /// batch does not commit.
 #[derive(Clone, Debug, Default)]
 pub struct Room {
     sessions: HashMap<SessionId, Session>,
-    serving: HashMap<(Namespace, WorkflowName), Vec<SessionId>>,
+    /// By the queue of the workflow, whatever the builds.
+    serving: HashMap<RunQueue, Vec<SessionId>>,
+    code: HashMap<SessionId, Code>,
+    /// Some session's code pins a workflow.
+    pins: bool,
     pools: HashMap<(Namespace, Pool), HashSet<SessionId>>,
-    backlog: HashSet<(Namespace, WorkflowName)>,
+    backlog: HashSet<RunQueue>,
     step_backlog: HashSet<(Namespace, Pool)>,
     window: u32,
-    offered: HashMap<(Namespace, WorkflowName), u32>,
+    offered: HashMap<RunQueue, u32>,
     offered_steps: HashMap<(Namespace, Pool), u32>,
     turn: usize,
 }
@@ -39,7 +92,7 @@ impl Room {
     pub fn serve(&mut self, session: SessionId, namespace: &Namespace, workflows: &[WorkflowName]) {
         self.sessions.entry(session).or_insert(Session { limit: 0, sent: 0 });
         for workflow in workflows {
-            let serving = self.serving.entry((namespace.clone(), workflow.clone())).or_default();
+            let serving = self.serving.entry(RunQueue::of(namespace, workflow)).or_default();
             if !serving.contains(&session) {
                 serving.push(session);
             }
@@ -57,6 +110,12 @@ impl Room {
         self.sessions.remove(&session);
     }
 
+    /// The session's code is of this build, to which it pins instances of these workflows when it takes them up first.
+    pub fn runs(&mut self, session: SessionId, build: &BuildName, pins: Arc<[WorkflowName]>) {
+        self.pins |= !pins.is_empty();
+        self.code.insert(session, Code { build: build.clone(), pins });
+    }
+
     /// A session runs the remote steps of these pools.
     pub fn serve_pools(&mut self, session: SessionId, namespace: &Namespace, pools: &[Pool]) {
         for pool in pools {
@@ -66,12 +125,7 @@ impl Room {
 
     /// What the store said of the queues: those that hold back work get nothing past it, the others may be offered `window`
     /// more tasks until it is asked again.
-    pub fn set_backlog(
-        &mut self,
-        window: u32,
-        runs: HashSet<(Namespace, WorkflowName)>,
-        steps: HashSet<(Namespace, Pool)>,
-    ) {
+    pub fn set_backlog(&mut self, window: u32, runs: HashSet<RunQueue>, steps: HashSet<(Namespace, Pool)>) {
         self.window = window;
         self.offered.clear();
         self.offered_steps.clear();
@@ -81,14 +135,37 @@ impl Room {
 
     /// Whether a run task may be sent at once: a live session serves the queue, nothing waits before it, and the window has
     /// room (rule W15). Counts it.
-    pub fn offer(&mut self, namespace: &Namespace, workflow: &WorkflowName) -> bool {
-        let queue = (namespace.clone(), workflow.clone());
-        if !self.serving.contains_key(&queue) || self.backlog.contains(&queue) {
+    pub fn offer(
+        &mut self,
+        namespace: &Namespace,
+        workflow: &WorkflowName,
+        build: Option<&BuildName>,
+    ) -> bool {
+        let mut queue = RunQueue::of(namespace, workflow);
+        let is_served = self.is_served(&queue, build);
+        queue.build = build.cloned();
+        if !is_served || self.backlog.contains(&queue) {
             return false;
         }
         let count = self.offered.entry(queue).or_default();
         *count += 1;
         *count <= self.window
+    }
+
+    /// Whether a live session serves the workflow, with that build if one is named.
+    #[must_use]
+    pub fn serves(&self, namespace: &Namespace, workflow: &WorkflowName, build: Option<&BuildName>) -> bool {
+        self.is_served(&RunQueue::of(namespace, workflow), build)
+    }
+
+    fn is_served(&self, queue: &RunQueue, build: Option<&BuildName>) -> bool {
+        self.serving.get(queue).is_some_and(|sessions| {
+            build.is_none_or(|build| sessions.iter().any(|session| self.is_of(*session, build)))
+        })
+    }
+
+    fn is_of(&self, session: SessionId, build: &BuildName) -> bool {
+        self.code.get(&session).is_some_and(|code| code.build == *build)
     }
 
     /// The same for a step task.
@@ -104,9 +181,14 @@ impl Room {
 
     /// The queues that live sessions serve.
     #[must_use]
-    #[allow(clippy::type_complexity, reason = "two lists of names, taken apart at once")]
-    pub fn served(&self) -> (Vec<(Namespace, WorkflowName)>, Vec<(Namespace, Pool)>) {
-        (self.serving.keys().cloned().collect(), self.pools.keys().cloned().collect())
+    pub fn served(&self) -> (Vec<RunQueue>, Vec<(Namespace, Pool)>) {
+        let mut runs = HashSet::new();
+        for (queue, sessions) in &self.serving {
+            let builds = sessions.iter().filter_map(|session| self.code.get(session));
+            let builds = builds.map(|code| Some(code.build.clone())).chain([None]);
+            runs.extend(builds.map(|build| RunQueue { build, ..queue.clone() }));
+        }
+        (runs.into_iter().collect(), self.pools.keys().cloned().collect())
     }
 
     /// The session moved its window on: our direct grants may reach this count in all.
@@ -119,6 +201,8 @@ impl Room {
     /// The session has ended.
     pub fn forget(&mut self, session: SessionId) {
         self.sessions.remove(&session);
+        self.code.remove(&session);
+        self.pins = self.code.values().any(|code| !code.pins.is_empty());
         for serving in self.serving.values_mut() {
             serving.retain(|other| *other != session);
         }
@@ -130,23 +214,32 @@ impl Room {
     }
 
     /// Takes one credit of a session that serves the workflow: the one that may have the body (rule W27), else the one with the
-    /// most room, in turn among equals.
+    /// most room, in turn among equals. Only a session of its build gets an instance that is pinned to one (rule P40).
     pub fn take(
         &mut self,
         namespace: &Namespace,
         workflow: &WorkflowName,
+        pin: Option<&Pin>,
         cached_by: Option<SessionId>,
     ) -> Place {
-        let Some(serving) = self.serving.get(&(namespace.clone(), workflow.clone())) else {
+        let build = pin.and_then(Pin::build);
+        let Some(serving) = self.serving.get(&RunQueue::of(namespace, workflow)) else {
             return Place::Queue;
         };
         let room = |session: &SessionId| self.sessions.get(session).map_or(0, Session::room);
         let cached = cached_by.filter(|session| room(session) > 0 && serving.contains(session));
         self.turn = self.turn.wrapping_add(1);
+        let fits = |session: &SessionId| {
+            build.is_none_or(|build| self.code.get(session).is_some_and(|code| code.build == *build))
+        };
         let most = || {
-            (0..serving.len()).map(|offset| serving[(self.turn + offset) % serving.len()]).max_by_key(room)
+            (0..serving.len())
+                .map(|offset| serving[(self.turn + offset) % serving.len()])
+                .filter(fits)
+                .max_by_key(room)
         };
         match cached
+            .filter(fits)
             .or_else(most)
             .and_then(|session| self.sessions.get_mut(&session).map(|known| (session, known)))
         {
@@ -156,6 +249,23 @@ impl Room {
             }
             _ => Place::Queue,
         }
+    }
+
+    /// Whose code a lease of this session would give the instance to (rule P40); not looked up where no pin is concerned. `pin`
+    /// is what the lease finds.
+    #[must_use]
+    pub fn taker(&self, session: SessionId, head: &Head, pin: Option<&Pin>) -> Option<Taker> {
+        let is_new = head.epoch == Epoch(0);
+        if pin.is_none() && !(is_new && self.pins) {
+            return None;
+        }
+        let code = self.code.get(&session)?;
+        let pins = match pin {
+            Some(Pin::First) => true,
+            Some(Pin::Build(_)) => false,
+            None => is_new && code.pins.contains(&head.workflow),
+        };
+        Some(Taker { build: code.build.clone(), pins })
     }
 
     /// Gives back a credit that was not used.

@@ -1,7 +1,7 @@
 //! Admission: whether a start creates an instance, meets an existing one, or conflicts with it (rule P27).
 
 use everstep_protocol::{
-    Fingerprint, Generation, InstanceId, InstanceUid, Namespace, Payload, Timestamp, WorkflowName,
+    Fingerprint, Generation, InstanceId, InstanceUid, Namespace, Payload, Pin, Timestamp, WorkflowName,
     journal::{Entry, Fact, Started},
 };
 
@@ -50,6 +50,10 @@ pub struct Start {
     pub seed: [u8; 32],
     /// How long the instance is kept after its end, where the start says so.
     pub retention: crate::retention::Own,
+    /// To which build the instance is pinned (rule P40).
+    pub pin: Option<Pin>,
+    /// No instance is created while no live session serves the workflow, with that build if one is named (rule P35).
+    pub strict: bool,
     /// The message that it came in, if it has an id.
     pub message: Option<MessageKey>,
 }
@@ -119,6 +123,7 @@ pub fn admit(
         now,
     );
     head.retention = start.retention;
+    head.pin.clone_from(&start.pin);
     let fact =
         Fact::Started(Started { input: start.input.clone(), seed: start.seed, generation: Generation(1) });
     head.position = head.position.next();

@@ -22,6 +22,8 @@ pub enum Operation {
     Restart,
     /// Remove every trace of it (rule P32).
     Delete,
+    /// Pin it to a build, or let any build have it (rule P40).
+    Pin,
 }
 
 /// What an operation does.
@@ -39,8 +41,16 @@ pub enum Outcome {
 
 impl Operation {
     /// Every operation.
-    pub const ALL: [Self; 7] =
-        [Self::Pause, Self::Resume, Self::Cancel, Self::Terminate, Self::Retry, Self::Restart, Self::Delete];
+    pub const ALL: [Self; 8] = [
+        Self::Pause,
+        Self::Resume,
+        Self::Cancel,
+        Self::Terminate,
+        Self::Retry,
+        Self::Restart,
+        Self::Delete,
+        Self::Pin,
+    ];
 
     /// The word in routes, commands and messages.
     #[must_use]
@@ -53,6 +63,7 @@ impl Operation {
             Self::Retry => "retry",
             Self::Restart => "restart",
             Self::Delete => "delete",
+            Self::Pin => "pin",
         }
     }
 
@@ -71,10 +82,12 @@ impl Operation {
             return match self {
                 Self::Restart => Becomes(S::Queued),
                 Self::Delete => Gone,
+                Self::Pin => Becomes(status),
                 Self::Pause | Self::Resume | Self::Cancel | Self::Terminate | Self::Retry => Refused,
             };
         }
         match (self, status) {
+            (Self::Pin, _) => Becomes(status),
             (Self::Terminate, _) => Becomes(S::Terminated),
             (Self::Restart, _)
             | (Self::Resume | Self::Cancel, S::Paused)
@@ -126,6 +139,8 @@ const NOTES: &str = "
 * `pause` while steps run is `pausing` until they have ended, remote steps too; then `paused`.
 * An instance that is parked while it is paused is in `attention`; the pause is over, and `retry` lets it go on.
 * `restart` begins a new run. What ran for the earlier one is cancelled.
+* `pin` changes which build takes the instance up next. Whoever holds it goes on until it suspends or ends. One that has ended
+  keeps the pin for a restart.
 * `delete` of an instance that has not ended terminates it first where that is asked for.
 ";
 

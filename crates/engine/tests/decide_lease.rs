@@ -115,7 +115,7 @@ fn w27_a_wake_goes_to_whoever_kept_the_body_from_where_it_was() {
             store.room.credit(*session, if *session == S1 { 1 } else { 9 });
         }
         let out = store.tell(What::Due { call: sleep("nap").hash() });
-        let after = if expected == S1 { 1 } else { 0 };
+        let after = u64::from(expected == S1);
         assert_eq!(granted(&out, expected), (after, 0), "{with_room:?}");
         assert_eq!((store.state(), store.head().cached), ("held", None));
     }

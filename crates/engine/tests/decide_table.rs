@@ -5,7 +5,7 @@ mod support;
 
 use everstep_engine::What;
 use everstep_protocol::{
-    Epoch, Millis, Policy,
+    Epoch, Millis, Pin, Policy,
     journal::End,
     message::{OpenWait, Then},
 };
@@ -70,11 +70,12 @@ fn word(what: &What) -> &'static str {
         What::Restart { .. } => "restart",
         What::Delete { .. } => "delete",
         What::Expire => "expire",
+        What::Pin { .. } => "pin",
     }
 }
 
 /// How many inputs `word` knows.
-const INPUTS: usize = 19;
+const INPUTS: usize = 20;
 
 /// What comes of it: entries written, messages sent, the state afterwards.
 fn outcome(state: &str, what: &What) -> String {
@@ -183,6 +184,8 @@ fn row(what: &What) -> [&'static str; 7] {
             "started offer step fence -> ready",
             "started offer -> ready",
         ],
+        // The queue of that build has no session, so that nothing is offered.
+        "pin" => ["noted"; 7],
         "delete" => ["noted", "noted", "noted", "noted", "noted", "noted", "-> gone"],
         other => panic!("no row for {other}"),
     }
@@ -212,6 +215,7 @@ fn inputs() -> Vec<What> {
         What::Restart { operation: operation(), prepared: None },
         What::Delete { operation: operation(), terminate: false },
         What::Expire,
+        What::Pin { operation: operation(), pin: Some(Pin::Build("b-2".parse().expect("a name"))) },
     ]
 }
 

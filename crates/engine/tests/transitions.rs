@@ -7,7 +7,7 @@ use everstep_engine::{
     transition::{Operation, Outcome, page},
 };
 use everstep_protocol::{
-    Epoch, Millis,
+    Epoch, Millis, Pin,
     journal::End,
     message::{OpenWait, Then},
 };
@@ -56,6 +56,7 @@ fn what(operation: Operation) -> What {
         Operation::Retry => What::Retry { operation: id },
         Operation::Restart => What::Restart { operation: id, prepared: None },
         Operation::Delete => What::Delete { operation: id, terminate: false },
+        Operation::Pin => What::Pin { operation: id, pin: Some(Pin::First) },
     }
 }
 

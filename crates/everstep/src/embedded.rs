@@ -251,6 +251,13 @@ impl Builder {
         self
     }
 
+    /// Serves a workflow whose instances are pinned to the build that takes them up first, see
+    /// [`Registry::pinned_workflow`].
+    pub fn pinned_workflow(mut self, workflow: impl Definition) -> Self {
+        self.registry = self.registry.pinned_workflow(workflow);
+        self
+    }
+
     /// Serves everything that a registry holds, instead of what was named one by one.
     pub fn registry(mut self, registry: Registry) -> Self {
         self.registry = registry;
@@ -301,6 +308,8 @@ fn request<I: Serialize + ?Sized>(
         id: id.map(InstanceId::new).transpose()?,
         input: Payload::encode(input)?,
         retention: Retention::default(),
+        pin: None,
+        strict: None,
         message: None,
     })
 }

@@ -62,6 +62,13 @@ impl Fleet {
         self
     }
 
+    /// Serves a workflow whose instances are pinned to the build that takes them up first, see
+    /// [`Registry::pinned_workflow`].
+    pub fn pinned_workflow(mut self, workflow: impl Definition) -> Self {
+        self.registry = self.registry.pinned_workflow(workflow);
+        self
+    }
+
     /// Runs a function for the remote steps of the worker's pools.
     pub fn function<In, Out, E, F, Fut>(mut self, name: &str, function: F) -> Self
     where

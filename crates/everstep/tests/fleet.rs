@@ -89,6 +89,8 @@ async fn run(installation: &Installation) -> Vec<Fact> {
         id: Some(name.id.clone()),
         input: Payload::null(),
         retention: everstep_protocol::start::Retention::default(),
+        pin: None,
+        strict: None,
         message: None,
     };
     handle.start(start).await.unwrap();

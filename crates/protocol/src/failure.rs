@@ -80,6 +80,23 @@ impl Failure {
 }
 
 impl FailureKind {
+    /// The word in records and views. Never changes.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::TimedOut => "timed_out",
+            Self::WorkerLost => "worker_lost",
+            Self::Panicked => "panicked",
+            Self::TooLarge => "too_large",
+            Self::Unserialisable => "unserialisable",
+            Self::Invalid => "invalid",
+            Self::LimitReached => "limit_reached",
+            Self::UnknownFunction => "unknown_function",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
     /// Whether no further attempt could end differently.
     #[must_use]
     pub const fn is_permanent(self) -> bool {

@@ -15,6 +15,7 @@ pub mod limits;
 pub mod message;
 pub mod name;
 pub mod payload;
+pub mod pin;
 pub mod policy;
 pub mod start;
 pub mod topology;
@@ -31,4 +32,5 @@ pub use name::{
     BuildName, CallName, EventKey, EventType, FunctionName, InstanceId, Namespace, Pool, WorkflowName,
 };
 pub use payload::Payload;
+pub use pin::Pin;
 pub use policy::Policy;

@@ -519,6 +519,9 @@ pub struct OpenSession {
     pub namespace: Namespace,
     /// The workflows that it serves.
     pub workflows: Vec<WorkflowName>,
+    /// Those of its workflows whose instances are pinned to the build that takes them up first (rule P40).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pinned: Vec<WorkflowName>,
     /// The pools whose remote steps it runs.
     #[serde(default)]
     pub pools: Vec<Pool>,

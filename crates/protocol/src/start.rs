@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::retention::Retention;
 use self::strict::Strict;
-use crate::{InstanceId, Payload, WorkflowName, name::NameError, payload::PayloadError};
+use crate::{InstanceId, Payload, Pin, WorkflowName, name::NameError, payload::PayloadError};
 
 /// What a start message's body says, after the checks at the edge.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,6 +20,10 @@ pub struct StartMessage {
     pub input: Payload,
     /// How long the instance is kept after its end, where the start says so.
     pub retention: Retention,
+    /// To which build the instance is pinned (rule P40).
+    pub pin: Option<Pin>,
+    /// Whether the start is refused if no worker serves the workflow, where it differs from the installation (rule P35).
+    pub strict: Option<bool>,
 }
 
 /// How a body is encoded.
@@ -56,7 +60,7 @@ pub enum StartError {
     #[error("the body is not readable: {0}")]
     Body(String),
     /// The body has a field that is not known.
-    #[error("{0}; the fields are workflow, id, input, retention")]
+    #[error("{0}; the fields are workflow, id, input, retention, pin, strict")]
     Field(String),
     /// The body asks for something that this version does not offer.
     #[error("field {0:?} is not supported by this version; leave it out")]
@@ -150,6 +154,10 @@ struct Body {
     #[serde(default)]
     retention: Option<Retention>,
     #[serde(default)]
+    pin: Option<Pin>,
+    #[serde(default)]
+    strict: Option<bool>,
+    #[serde(default)]
     attributes: Option<serde::de::IgnoredAny>,
 }
 
@@ -166,6 +174,10 @@ struct JsonBody<'a> {
     #[serde(default)]
     retention: Option<Retention>,
     #[serde(default)]
+    pin: Option<Pin>,
+    #[serde(default)]
+    strict: Option<bool>,
+    #[serde(default)]
     attributes: Option<serde::de::IgnoredAny>,
 }
 
@@ -175,13 +187,13 @@ impl StartMessage {
         if !is_map(encoding, body) {
             return Err(StartError::Body("it is not a map of fields".to_owned()));
         }
-        let (workflow, id, input, retention, unsupported) = match encoding {
+        let (workflow, id, input, rest, unsupported) = match encoding {
             Encoding::Json => {
                 let body: JsonBody<'_> =
                     serde_json::from_slice(body).map_err(|error| refused(&error.to_string()))?;
                 let input = body.input.map(|raw| Payload::from_text(raw.get())).transpose()?;
                 let unsupported = [body.token.is_some(), body.attributes.is_some()];
-                (body.workflow, body.id, input, body.retention, unsupported)
+                (body.workflow, body.id, input, (body.retention, body.pin, body.strict), unsupported)
             }
             Encoding::MessagePack => {
                 let Strict(value) =
@@ -190,7 +202,7 @@ impl StartMessage {
                     serde_json::from_value(value).map_err(|error| refused(&error.to_string()))?;
                 let input = body.input.map(|input| Payload::encode(&input)).transpose()?;
                 let unsupported = [body.token.is_some(), body.attributes.is_some()];
-                (body.workflow, body.id, input, body.retention, unsupported)
+                (body.workflow, body.id, input, (body.retention, body.pin, body.strict), unsupported)
             }
         };
         let names = ["token", "attributes"];
@@ -200,8 +212,9 @@ impl StartMessage {
         let input = input.unwrap_or_else(Payload::null);
         check_input(&input, input_limit)?;
         let id = id.map(InstanceId::new).transpose()?;
+        let (retention, pin, strict) = rest;
         let retention = retention.unwrap_or_default();
-        Ok(Self { workflow: WorkflowName::new(workflow)?, id, input, retention })
+        Ok(Self { workflow: WorkflowName::new(workflow)?, id, input, retention, pin, strict })
     }
 }
 

@@ -10,6 +10,7 @@
 //! | `everstep.dead.{namespace}` | quorum queue, dead letters of the start and event queues | coordinator | coordinators |
 //! | `everstep.rejected.{namespace}` | quorum queue, courtesy copies | coordinator | operators |
 //! | `everstep.run.{namespace}.{workflow}` | classic queue, durable | both sides | workers |
+//! | `everstep.run.{namespace}.{workflow}.{build}` | classic queue, durable | both sides | workers of the build |
 //! | `everstep.step.{namespace}.{pool}` | classic queue, durable | both sides | workers of the pool |
 //! | `everstep.report.{n}` | classic queue, durable, single active consumer | both sides | coordinators |
 //! | `everstep.sessions` | classic queue, durable, single active consumer | both sides | coordinators |
@@ -17,7 +18,7 @@
 //!
 //! `{namespace}` and the others hold no dots (rule W41), so the patterns cannot overlap.
 
-use crate::{InstanceUid, Namespace, Pool, SessionId, WorkflowName};
+use crate::{BuildName, InstanceUid, Namespace, Pool, SessionId, WorkflowName};
 
 /// Producers publish starts here; the routing key is the namespace.
 pub const START_EXCHANGE: &str = "everstep.start";
@@ -60,6 +61,12 @@ pub fn rejected_queue(namespace: &Namespace) -> String {
 #[must_use]
 pub fn run_queue(namespace: &Namespace, workflow: &WorkflowName) -> String {
     format!("everstep.run.{namespace}.{workflow}")
+}
+
+/// The run tasks of a workflow's instances that are pinned to a build (rule P40).
+#[must_use]
+pub fn pinned_run_queue(namespace: &Namespace, workflow: &WorkflowName, build: &BuildName) -> String {
+    format!("everstep.run.{namespace}.{workflow}.{build}")
 }
 
 /// The step tasks of a pool.

@@ -95,6 +95,7 @@ const OPTIONAL: &[&str] = &[
     "limits.steps",
     "lost.progress",
     "open.functions",
+    "open.pinned",
     "open.pools",
     "opened.build",
     "policy.backoff",

@@ -1,6 +1,6 @@
 //! What one worker process can run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use everstep_protocol::{FunctionName, WorkflowName};
@@ -35,6 +35,7 @@ use crate::{Error, Step, Workflow};
 pub struct Registry {
     workflows: BTreeMap<WorkflowName, Arc<dyn Definition>>,
     functions: BTreeMap<FunctionName, Arc<dyn RemoteFunction>>,
+    pinned: BTreeSet<WorkflowName>,
     problems: Vec<String>,
 }
 
@@ -66,6 +67,25 @@ impl Registry {
         self
     }
 
+    /// Adds a workflow whose instances are pinned to the build that takes them up first: only workers of that build go on with
+    /// them, until somebody unpins them. For code that changes in ways that open instances could not follow.
+    ///
+    /// ```
+    /// use everstep_sdk::{Error, Registry, Workflow};
+    ///
+    /// let registry = Registry::new().pinned_workflow_fn("fulfil", |cx: Workflow, order: String| async move {
+    ///     cx.sleep("cooling off", "14 days").await?;
+    ///     Ok::<_, Error>(order)
+    /// });
+    /// assert_eq!(registry.pinned_names().count(), 1);
+    /// ```
+    pub fn pinned_workflow(mut self, definition: impl Definition) -> Self {
+        if let Ok(name) = WorkflowName::new(definition.name()) {
+            self.pinned.insert(name);
+        }
+        self.workflow(definition)
+    }
+
     /// Adds a workflow of a plain async function or closure.
     pub fn workflow_fn<In, Out, E, F, Fut>(self, name: &str, function: F) -> Self
     where
@@ -76,6 +96,18 @@ impl Registry {
         Fut: Future<Output = Result<Out, E>> + Send + 'static,
     {
         self.workflow(FnDefinition::new(name, function))
+    }
+
+    /// Adds a workflow of a plain async function or closure, pinned like one of [`pinned_workflow`](Self::pinned_workflow).
+    pub fn pinned_workflow_fn<In, Out, E, F, Fut>(self, name: &str, function: F) -> Self
+    where
+        In: DeserializeOwned + 'static,
+        Out: Serialize,
+        E: Into<Error>,
+        F: Fn(Workflow, In) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Out, E>> + Send + 'static,
+    {
+        self.pinned_workflow(FnDefinition::new(name, function))
     }
 
     /// Adds a step function that a pool's workers run by this name: what `cx.remote("label", ..)` calls.
@@ -119,6 +151,11 @@ impl Registry {
     /// The names of the workflows, sorted.
     pub fn workflow_names(&self) -> impl Iterator<Item = &WorkflowName> {
         self.workflows.keys()
+    }
+
+    /// The names of the workflows whose instances are pinned to the build that takes them up first, sorted.
+    pub fn pinned_names(&self) -> impl Iterator<Item = &WorkflowName> {
+        self.pinned.iter()
     }
 
     /// The names of the remote functions, sorted.

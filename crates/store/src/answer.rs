@@ -22,6 +22,7 @@ pub(crate) fn encode(answer: &Answer) -> String {
         Answer::Created => "created".to_owned(),
         Answer::Exists(status) => format!("exists:{}", status.code()),
         Answer::Conflict(status) => format!("conflict:{}", status.code()),
+        Answer::NotServed => "not_served".to_owned(),
         Answer::EventIdTaken => "event_id_taken".to_owned(),
         Answer::MailboxFull => "mailbox_full".to_owned(),
     }
@@ -56,6 +57,7 @@ pub(crate) fn decode(text: &str) -> Option<Answer> {
         "not_parked" => Some(Answer::NotParked),
         "not_found" => Some(Answer::NotFound),
         "created" => Some(Answer::Created),
+        "not_served" => Some(Answer::NotServed),
         "event_id_taken" => Some(Answer::EventIdTaken),
         "mailbox_full" => Some(Answer::MailboxFull),
         _ => None,
@@ -81,6 +83,7 @@ mod tests {
             Answer::NotParked,
             Answer::NotFound,
             Answer::Created,
+            Answer::NotServed,
             Answer::EventIdTaken,
             Answer::MailboxFull,
         ];

@@ -10,9 +10,11 @@
 //! | [`Sessions`] | live worker processes, their leases, the way's own heartbeat |
 //! | [`Schedule`] | due waits, ready rows to offer, duties |
 //! | [`Records`] | outbox, rejected messages, cleaning |
+//! | [`Bulks`] | operations on many instances |
 //! | [`Views`] | what API and CLI show |
 
 mod answer;
+mod bulk;
 mod error;
 mod fact;
 pub mod postgres;
@@ -30,12 +32,13 @@ use everstep_engine::{
     start::{Decided, NameKey},
 };
 use everstep_protocol::{
-    CallHash, CoordinatorId, Epoch, Incarnation, InstanceUid, Millis, Namespace, Payload, Pool, Position,
-    Run, SessionId, Timestamp, WorkflowName,
+    BuildName, CallHash, CoordinatorId, Epoch, Incarnation, InstanceUid, Millis, Namespace, Payload, Pool,
+    Position, Run, SessionId, Timestamp, WorkflowName,
     journal::Entry,
     message::{OpenSession, Running},
 };
 
+pub use bulk::{BulkRow, Bulks};
 pub use error::{Error, ErrorKind};
 pub use view::{Cursor, Filter, InstanceView, Page, RejectedView, StatusWord, UnreadView, WaitView};
 
@@ -43,8 +46,8 @@ pub use view::{Cursor, Filter, InstanceView, Page, RejectedView, StatusWord, Unr
 pub type Decide = Box<dyn FnOnce(Loaded) -> Writes + Send>;
 
 /// A store: all of the port.
-pub trait Store: Instances + Sessions + Schedule + Records + Views {}
-impl<T: Instances + Sessions + Schedule + Records + Views> Store for T {}
+pub trait Store: Instances + Sessions + Schedule + Records + Bulks + Views {}
+impl<T: Instances + Sessions + Schedule + Records + Bulks + Views> Store for T {}
 
 /// Instances and their journals.
 #[async_trait]
@@ -224,6 +227,8 @@ pub struct Due {
 pub enum Queue {
     /// Run tasks of a workflow.
     Run(Namespace, WorkflowName),
+    /// Run tasks of those of its instances that are pinned to a build.
+    Pinned(Namespace, WorkflowName, BuildName),
     /// Step tasks of a pool.
     Step(Namespace, Pool),
 }
@@ -315,8 +320,8 @@ pub trait Records: Send + Sync + std::fmt::Debug + 'static {
     async fn sweep(&self, limit: u32) -> Result<u64, Error>;
 
     /// Deletes what is past its time, at most `limit` rows a table: message decisions that met no instance after 7 days
-    /// (the others last as long as their instance, rule P27), rejected records after 30, ended sessions without leases after
-    /// one. Answers with the count.
+    /// (the others last as long as their instance, rule P27), rejected records and bulk operations that are over after 30, ended
+    /// sessions without leases after one. Answers with the count.
     async fn clean(&self, limit: u32) -> Result<u64, Error>;
 }
 

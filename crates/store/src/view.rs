@@ -6,7 +6,7 @@ use everstep_engine::{
     rows::{Control, WaitKind},
 };
 use everstep_protocol::{
-    BuildName, Call, Epoch, EventType, Generation, InstanceId, InstanceUid, Namespace, Position, Run,
+    BuildName, Call, Epoch, EventType, Generation, InstanceId, InstanceUid, Namespace, Pin, Position, Run,
     SessionId, Timestamp, WorkflowName,
     journal::{End, Parked},
 };
@@ -68,7 +68,9 @@ pub struct InstanceView {
     pub holder: Option<(SessionId, BuildName, String)>,
     /// Since when it has been ready.
     pub ready_at: Option<Timestamp>,
-    /// Some live session serves its workflow (rule P35).
+    /// To which build it is pinned.
+    pub pin: Option<Pin>,
+    /// Some live session serves its workflow, with the build that it is pinned to (rules P35, P40).
     pub served: bool,
     /// Open waits, earliest due first, at most 100; `waits` counts all.
     pub waiting: Vec<WaitView>,

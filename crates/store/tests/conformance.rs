@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails where it is surprised")]
 
 mod conformance {
+    pub(crate) mod bulks;
     pub(crate) mod control;
     pub(crate) mod events;
     pub(crate) mod fixture;
@@ -121,6 +122,7 @@ suites! {
         w15_a_backlog_is_seen_without_taking_anything,
         offers_are_made_again,
         w15_queues_are_apart,
+        p40_what_is_pinned_waits_in_the_queue_of_its_build,
         a_duty_has_one_holder,
     },
     records::{
@@ -130,6 +132,10 @@ suites! {
         w17_what_records_take_is_measured_by_namespace,
         rejected_bodies_need_not_be_text,
         a_young_record_is_not_cleaned,
+    },
+    bulks::{
+        p33_a_bulk_operation_is_begun_once_and_goes_on_where_it_stands,
+        p33_one_that_is_over_stays_so,
     },
     views::{
         p28_every_status_is_shown,

@@ -62,6 +62,8 @@ fn start(id: &str) -> (InstanceUid, Input) {
             fingerprint,
             seed: [7; 32],
             retention: everstep_engine::retention::Own::default(),
+            pin: None,
+            strict: false,
             message: None,
         })),
     )
@@ -114,6 +116,7 @@ fn session(id: SessionId) -> OpenSession {
         session: id,
         namespace: Namespace::default(),
         workflows: vec![workflow()],
+        pinned: Vec::new(),
         pools: Vec::new(),
         functions: Vec::new(),
         build: build(),

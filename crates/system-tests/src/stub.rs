@@ -68,6 +68,7 @@ impl Stub {
             session: self.session,
             namespace: Namespace::default(),
             workflows: self.workflows.clone(),
+            pinned: Vec::new(),
             pools: Vec::new(),
             functions: Vec::new(),
             build: BuildName::new("stub").expect("a valid name"),

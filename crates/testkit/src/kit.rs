@@ -258,6 +258,8 @@ impl Kit {
             workflow: name.clone(),
             id: id.map(InstanceId::new).transpose().map_err(|error| refused(error.to_string()))?,
             input: Payload::encode(input).map_err(|error| refused(error.to_string()))?,
+            pin: None,
+            strict: None,
             message: None,
             retention: everstep_engine::retention::Own::default(),
         };

@@ -190,6 +190,7 @@ impl Worker {
                 session: SessionId::generate(),
                 namespace: self.settings.namespace.clone(),
                 workflows: self.registry.workflow_names().cloned().collect(),
+                pinned: self.registry.pinned_names().cloned().collect(),
                 pools: self.settings.pools.clone(),
                 functions: self.registry.function_names().cloned().collect(),
                 build: self.build.clone(),

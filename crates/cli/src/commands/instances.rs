@@ -1,6 +1,6 @@
 //! `everstep instances`.
 
-use everstep_protocol::{InstanceId, WorkflowName};
+use everstep_protocol::{BuildName, InstanceId, WorkflowName};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -26,6 +26,10 @@ pub(super) async fn run(asking: &Asking, command: InstancesCommand) -> Result<()
             let InstanceArgs { workflow, id } = instance;
             print_instance(asking, &asking.client.terminate(&workflow, &id, reason.as_deref()).await?)
         }
+        InstancesCommand::Pin { instance, build } => {
+            operate(asking, &instance, "pin", Some(&PinTo { build })).await
+        }
+        InstancesCommand::Unpin { instance } => operate(asking, &instance, "unpin", None::<&()>).await,
         InstancesCommand::Retry { instance } => operate(asking, &instance, "retry", None::<&()>).await,
         InstancesCommand::Pause { instance } => operate(asking, &instance, "pause", None::<&()>).await,
         InstancesCommand::Resume { instance } => operate(asking, &instance, "resume", None::<&()>).await,
@@ -46,6 +50,11 @@ struct Cancel {
     reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     within: Option<String>,
+}
+
+#[derive(Serialize)]
+struct PinTo {
+    build: BuildName,
 }
 
 #[derive(Serialize)]

@@ -10,6 +10,7 @@ use super::{Asking, print};
 use crate::{
     answer::{self, Instance},
     args::{Format, StartArgs},
+    client::StartWith,
     failure::Failure,
     show, wait,
 };
@@ -24,7 +25,8 @@ pub(super) async fn start(asking: &Asking, args: StartArgs) -> Result<(), Failur
         Some(id) => id,
         None => InstanceId::new(Uuid::now_v7().to_string()).expect("a UUID is a valid id"),
     };
-    let started = asking.client.start(&args.workflow, &id, &input).await?;
+    let with = StartWith { retention: args.retention, pin: args.pin, strict: args.strict };
+    let started = asking.client.start(&args.workflow, &id, &input, &with).await?;
     let verb = if started.status == 201 { "created" } else { "exists" };
     if !args.wait {
         return asking.print(&started, |text| {

@@ -345,3 +345,42 @@ fn a_python_producer_starts_what_is_good_and_garbage_is_shown_as_rejected() {
     assert_eq!(fleet.count("true"), ORDERS + 1);
     assert_eq!(fleet.lines().iter().filter(|line| line.step == "third" && line.done).count(), ORDERS + 1);
 }
+
+#[test]
+fn a_python_producer_sends_an_event_once_however_often() {
+    let fleet = Fleet::start(1, 0);
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let made = Command::new(repository.join("scripts/python-env.sh")).output().expect("the script runs");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let python = String::from_utf8(made.stdout).expect("a path");
+    let send = |arguments: &[&str]| {
+        let told = Command::new(python.trim())
+            .arg(repository.join("examples/producers/send_event.py"))
+            .args(["--url", &fleet.installation.amqp])
+            .args(arguments)
+            .output()
+            .expect("it runs");
+        let said = [told.stdout, told.stderr].concat();
+        (told.status.code(), String::from_utf8_lossy(&said).into_owned())
+    };
+    fleet.start_gated("a");
+    let approved = ["--id", "e-1", "--key", "k-1", "echo3", "a", "approved", r#"{"by": "Ada"}"#];
+    for _ in 0..2 {
+        assert_eq!(send(&approved), (Some(0), "published event e-1\n".to_owned()));
+    }
+    assert_eq!(send(&["echo3", "a", "other"]).0, Some(0), "id, key and payload may be left out");
+    let unread = until("both are kept", || {
+        let unread = fleet.instance("a")["events_unread"].as_array().cloned().unwrap_or_default();
+        (unread.len() == 2).then_some(unread)
+    });
+    let counts: Vec<_> = unread.iter().map(|one| (one["type"].as_str(), one["count"].as_u64())).collect();
+    assert_eq!(counts, [(Some("approved"), Some(1)), (Some("other"), Some(1))]);
+    // One to nobody is shown as rejected, like a start that cannot be accepted.
+    assert_eq!(send(&["--id", "e-2", "echo3", "nobody", "approved"]).0, Some(0));
+    let rejected = until("it is recorded", || {
+        fleet.json(&["rejected", "list"])["rejected"].as_array()?.first().cloned()
+    });
+    assert_eq!((&rejected["code"], &rejected["message_id"]), (&"not_found".into(), &"e-2".into()));
+    let (code, said) = send(&["--namespace", "elsewhere", "echo3", "a", "approved"]);
+    assert_eq!((code, said.trim()), (Some(1), "no queue takes events of the namespace elsewhere"));
+}

@@ -1,7 +1,7 @@
 //! What people do to an instance. Each operation has an id: repeated, it gets its first answer (rule W4).
 
 use everstep_engine::{Answer, Input, What, decide::Prepared, keep::keep, start::NameKey};
-use everstep_protocol::{Call, InstanceUid, Millis, Position, Run, journal::Entry, limits::PART_BYTES};
+use everstep_protocol::{Call, InstanceUid, Millis, Pin, Position, Run, journal::Entry, limits::PART_BYTES};
 use everstep_store::Range;
 
 use super::Handle;
@@ -49,6 +49,11 @@ impl Handle {
     /// Lets a parked instance go on (rule P41).
     pub async fn retry(&self, name: NameKey, operation: String) -> Result<Answer, Error> {
         self.on("retry an instance", &name, What::Retry { operation }).await
+    }
+
+    /// Pins an instance to a build, or lets any build have it (rule P40). Whoever holds it goes on until it gives it up.
+    pub async fn pin(&self, name: NameKey, operation: String, pin: Option<Pin>) -> Result<Answer, Error> {
+        self.on("pin an instance", &name, What::Pin { operation, pin }).await
     }
 
     /// Deletes an ended instance; an open one is terminated first if `terminate` says so (rule P32). Its journal is removed

@@ -59,7 +59,7 @@ fn item(
     raw: &RawValue,
     input_limit: u64,
 ) -> Result<StartRequest, Refusal> {
-    let StartBody { id, input, retention } = read_json(raw.get().as_bytes())?;
+    let StartBody { id, input, retention, pin, strict } = read_json(raw.get().as_bytes())?;
     let message = operation.given.then(|| MessageKey {
         namespace: namespace.clone(),
         workflow: workflow.clone(),
@@ -72,6 +72,8 @@ fn item(
         id: id.map(InstanceId::new).transpose()?,
         input: read_input(input, input_limit)?,
         retention,
+        pin,
+        strict,
         message,
     })
 }

@@ -6,7 +6,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use everstep_engine::{Answer, Operated, start::NameKey, transition::Operation as Kind};
-use everstep_protocol::{Call, CallKind, CallName, Millis};
+use everstep_protocol::{BuildName, Call, CallKind, CallName, Millis, Pin};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -58,6 +58,13 @@ struct FromCall {
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
+struct PinBody {
+    #[serde(default)]
+    build: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct EmptyBody {}
 
 #[derive(Default, Deserialize)]
@@ -104,6 +111,24 @@ pub(super) async fn retry(Asked { handle, name, operation, body }: Asked) -> Res
     answered(&handle, Kind::Retry, &name, answer).await
 }
 
+/// `POST .../{id}/pin`, with a body `{"build"}`.
+pub(super) async fn pin(Asked { handle, name, operation, body }: Asked) -> Result<Response, Refusal> {
+    let PinBody { build } = body.read()?;
+    let Some(build) = build else {
+        return Err(Refusal::Body("build: it is missing; to let any build have it, unpin it".to_owned()));
+    };
+    let pin = Some(Pin::Build(BuildName::new(build)?));
+    let answer = handle.pin(name.clone(), operation, pin).await?;
+    answered(&handle, Kind::Pin, &name, answer).await
+}
+
+/// `POST .../{id}/unpin`.
+pub(super) async fn unpin(Asked { handle, name, operation, body }: Asked) -> Result<Response, Refusal> {
+    let EmptyBody {} = body.read()?;
+    let answer = handle.pin(name.clone(), operation, None).await?;
+    answered(&handle, Kind::Pin, &name, answer).await
+}
+
 /// `POST .../{id}/restart`, with an optional body `{"from": {"name", "count", "kind"}}`.
 pub(super) async fn restart(Asked { handle, name, operation, body }: Asked) -> Result<Response, Refusal> {
     let RestartBody { from } = body.read()?;
@@ -128,14 +153,14 @@ pub(super) async fn delete(
     answered(&handle, Kind::Delete, &name, answer).await
 }
 
-fn checked(reason: Option<String>) -> Result<Option<String>, Refusal> {
+pub(super) fn checked(reason: Option<String>) -> Result<Option<String>, Refusal> {
     if reason.as_ref().is_some_and(|reason| reason.chars().count() > REASON_CHARS_MAX) {
         return Err(Refusal::Body(format!("the reason is longer than {REASON_CHARS_MAX} characters")));
     }
     Ok(reason)
 }
 
-fn read_within(text: &str) -> Result<Millis, Refusal> {
+pub(super) fn read_within(text: &str) -> Result<Millis, Refusal> {
     let within = Millis::parse(text).map_err(|error| Refusal::Body(format!("within: {error}")))?;
     if within > Millis::ZERO && within <= WITHIN_MAX {
         Ok(within)

@@ -84,6 +84,22 @@ impl<S: Sync> FromRequestParts<S> for EventPath {
     }
 }
 
+/// `/v1/{namespace}/bulk/{id}/...`
+#[derive(Debug)]
+pub(super) struct BulkPath {
+    pub(super) namespace: Namespace,
+    pub(super) id: InstanceId,
+}
+
+impl<S: Sync> FromRequestParts<S> for BulkPath {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refusal> {
+        let (namespace, id): (String, String) = path(parts).await?;
+        Ok(Self { namespace: Namespace::new(namespace)?, id: InstanceId::new(id)? })
+    }
+}
+
 /// A query; fields that its type does not know are refused.
 #[derive(Debug)]
 pub(super) struct Strict<T>(pub(super) T);

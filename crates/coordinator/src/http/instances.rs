@@ -8,7 +8,7 @@ use axum::{
 };
 use everstep_engine::start::{MessageKey, NameKey};
 use everstep_protocol::{
-    Fingerprint, InstanceId, InstanceUid, Namespace, Payload, WorkflowName,
+    Fingerprint, InstanceId, InstanceUid, Namespace, Payload, Pin, WorkflowName,
     start::{Retention, StartOutcome, StartReply},
 };
 use everstep_store::{Cursor, Filter, StatusWord};
@@ -20,7 +20,7 @@ use super::{
     problem::Refusal,
     view::{Instance, Page},
 };
-use crate::{Error, Handle, StartRequest};
+use crate::{Error, Handle, StartRequest, reply};
 
 /// The application id under which the operation ids of HTTP starts count (rule P27).
 const APP_ID: &str = "http";
@@ -37,6 +37,10 @@ pub(super) struct StartBody<'a> {
     pub(super) input: Option<&'a RawValue>,
     #[serde(default)]
     pub(super) retention: Retention,
+    #[serde(default)]
+    pub(super) pin: Option<Pin>,
+    #[serde(default)]
+    pub(super) strict: Option<bool>,
 }
 
 /// `POST .../instances`: 201 if an instance was created, 200 if one with the same input exists, 409 if with another.
@@ -47,7 +51,7 @@ pub(super) async fn start(
     operation: Operation,
     body: JsonBody,
 ) -> Result<Response, Refusal> {
-    let StartBody { id, input, retention } = body.read()?;
+    let StartBody { id, input, retention, pin, strict } = body.read()?;
     let id = id.map(InstanceId::new).transpose()?;
     let input = read_input(input, handle.limits().input_bytes)?;
     let repeatable = id.is_some() || operation.given;
@@ -63,6 +67,8 @@ pub(super) async fn start(
         id,
         input,
         retention,
+        pin,
+        strict,
         message,
     };
     let asked = request.id.as_ref().map(ToString::to_string);
@@ -106,6 +112,9 @@ fn outcome(reply: StartReply, repeatable: bool) -> Result<(StatusCode, InstanceI
             Err(Refusal::Conflict { id, detail })
         }
         StartOutcome::Accepted => Err(Refusal::Bug("a start was answered like an event".to_owned())),
+        StartOutcome::Rejected if code.as_deref() == Some(reply::NOT_SERVED) => {
+            Err(Refusal::NotServed(message.unwrap_or_else(|| "no worker serves the workflow".to_owned())))
+        }
         StartOutcome::Rejected => {
             let detail = message.unwrap_or_else(|| "the start can never be accepted".to_owned());
             Err(Refusal::Rejected { code, detail })

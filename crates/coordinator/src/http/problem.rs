@@ -87,6 +87,9 @@ pub(super) enum Refusal {
     /// A start was refused for good.
     #[error("{detail}")]
     Rejected { code: Option<String>, detail: String },
+    /// A strict start that nobody serves.
+    #[error("{0}")]
+    NotServed(String),
     /// Nobody knows whether an instance was started.
     #[error("the store did not confirm in time, so it is not known whether the instance was started")]
     Unknown { id: Option<String>, repeatable: bool },
@@ -143,6 +146,7 @@ impl Refusal {
             Self::NotFound(_) => (S::NOT_FOUND, "not_found", "No such instance"),
             Self::Conflict { .. } => (S::CONFLICT, "conflict", "The id is taken"),
             Self::Rejected { .. } => (S::UNPROCESSABLE_ENTITY, "rejected", "The start is refused"),
+            Self::NotServed(_) => (S::CONFLICT, "not_served", "No worker serves the workflow"),
             Self::Unknown { .. } | Self::EventUnknown { .. } => {
                 (S::SERVICE_UNAVAILABLE, "unknown", "The outcome is not known")
             }
@@ -189,6 +193,9 @@ impl Refusal {
                     "send it again with the header Idempotency-Key: {id}, then it is one event"
                 ));
             }
+            Self::NotServed(_) => {
+                "start a worker that serves it, or send the start with strict: false: then it waits"
+            }
             Self::Moved { .. } => "pause the instance first, then try again",
             Self::NotAllowed { operation: "delete", .. } => {
                 "ask for it to be terminated first, or wait for its end"
@@ -213,7 +220,7 @@ impl Refusal {
         match self {
             Self::Unknown { repeatable, .. } => *repeatable,
             Self::EventUnknown { given, .. } => *given,
-            Self::NotHealthy(_) | Self::MailboxFull(_) | Self::Moved { .. } => true,
+            Self::NotHealthy(_) | Self::MailboxFull(_) | Self::Moved { .. } | Self::NotServed(_) => true,
             Self::Engine(error) => error.is_retry_safe(),
             _ => false,
         }

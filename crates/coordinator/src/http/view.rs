@@ -1,6 +1,6 @@
 //! The JSON of an instance. Shown, never stored; derived from what the store read at one moment (promise 6).
 
-use everstep_protocol::{Call, EventType, Failure, Payload, Timestamp, journal::End};
+use everstep_protocol::{Call, EventType, Failure, Payload, Pin, Timestamp, journal::End};
 use everstep_store::{InstanceView, StatusWord, UnreadView, WaitView};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -24,6 +24,9 @@ pub(super) struct Instance {
     steps: u64,
     /// The last position of the journal.
     position: u64,
+    /// The build whose workers alone take it up; `true` while that is to be the build of the first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pin: Option<Pin>,
     /// Open waits, earliest due first, at most 100.
     waits: Vec<Wait>,
     /// How many waits are open.
@@ -149,6 +152,7 @@ impl From<InstanceView> for Instance {
             ended_at: view.ended_at.map(time),
             steps: view.steps,
             position: view.position.0,
+            pin: view.pin,
             waits: view.waiting.iter().map(Wait::from).collect(),
             waits_open: view.waits,
             events_hint,
@@ -165,7 +169,10 @@ fn reason(view: &InstanceView) -> Option<Reason> {
     let plain = |kind, message, since| Reason { kind, message, call: None, since, until: None };
     match view.status {
         StatusWord::Queued if !view.served => {
-            let message = format!("no worker serves {}", view.workflow);
+            let message = match view.pin.as_ref().and_then(Pin::build) {
+                Some(build) => format!("no worker of build {build} serves {}", view.workflow),
+                None => format!("no worker serves {}", view.workflow),
+            };
             Some(plain("not_served", Some(message), view.ready_at.map(time)))
         }
         StatusWord::Queued => Some(plain("ready", None, view.ready_at.map(time))),
@@ -303,6 +310,7 @@ mod tests {
             epoch: Epoch(1),
             holder: None,
             ready_at: None,
+            pin: None,
             served: true,
             waiting: Vec::new(),
             waits: 0,
@@ -380,6 +388,15 @@ mod tests {
             json(InstanceView { served: false, ready_at: Some(Timestamp(0)), ..view(StatusWord::Queued) });
         assert_eq!(shown["reason"]["message"], "no worker serves fulfil");
         assert_eq!(json(view(StatusWord::Queued))["reason"]["kind"], "ready");
+    }
+
+    #[test]
+    fn p40_a_pinned_instance_says_that_nobody_serves_its_build() {
+        let pin = Some(Pin::Build("v7".parse().unwrap()));
+        let shown = json(InstanceView { served: false, pin, ..view(StatusWord::Queued) });
+        assert_eq!(shown["reason"]["message"], "no worker of build v7 serves fulfil");
+        assert_eq!(shown["pin"], "v7");
+        assert_eq!(json(view(StatusWord::Queued))["pin"], Value::Null);
     }
 
     #[test]

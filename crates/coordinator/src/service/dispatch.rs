@@ -3,6 +3,7 @@
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
+use everstep_engine::place::RunQueue;
 use everstep_protocol::{
     message::{RunTask, StepTask},
     topology, wire,
@@ -32,7 +33,10 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 /// The queues that live sessions serve.
 fn served(shared: &Shared) -> Vec<Queue> {
     let (runs, steps) = shared.room().served();
-    let runs = runs.into_iter().map(|(namespace, workflow)| Queue::Run(namespace, workflow));
+    let runs = runs.into_iter().map(|RunQueue { namespace, workflow, build }| match build {
+        None => Queue::Run(namespace, workflow),
+        Some(build) => Queue::Pinned(namespace, workflow, build),
+    });
     runs.chain(steps.into_iter().map(|(namespace, pool)| Queue::Step(namespace, pool))).collect()
 }
 
@@ -52,7 +56,12 @@ fn note(shared: &Shared, backlog: Vec<Queue>) {
     let mut steps = HashSet::new();
     for queue in backlog {
         match queue {
-            Queue::Run(namespace, workflow) => drop(runs.insert((namespace, workflow))),
+            Queue::Run(namespace, workflow) => {
+                runs.insert(RunQueue { namespace, workflow, build: None });
+            }
+            Queue::Pinned(namespace, workflow, build) => {
+                runs.insert(RunQueue { namespace, workflow, build: Some(build) });
+            }
             Queue::Step(namespace, pool) => drop(steps.insert((namespace, pool))),
         }
     }
@@ -72,6 +81,10 @@ async fn offer(shared: &Shared) -> Result<(), crate::Error> {
         messages.push(match (queue, subject.call()) {
             (Queue::Run(namespace, workflow), _) => transient(
                 topology::run_queue(&namespace, &workflow),
+                wire::encode(&RunTask { incarnation, instance }),
+            ),
+            (Queue::Pinned(namespace, workflow, build), _) => transient(
+                topology::pinned_run_queue(&namespace, &workflow, &build),
                 wire::encode(&RunTask { incarnation, instance }),
             ),
             (Queue::Step(namespace, pool), Some(call)) => transient(
@@ -113,6 +126,7 @@ mod tests {
             session: SessionId::generate(),
             namespace: namespace.clone(),
             workflows: vec![workflow.clone()],
+            pinned: Vec::new(),
             pools: Vec::new(),
             functions: Vec::new(),
             build: BuildName::new("b").expect("a valid name"),
@@ -121,7 +135,7 @@ mod tests {
             instances: 1,
             host: "host".to_owned(),
         });
-        let offers = || (0..3).map(|_| shared.room().offer(&namespace, &workflow)).collect::<Vec<_>>();
+        let offers = || (0..3).map(|_| shared.room().offer(&namespace, &workflow, None)).collect::<Vec<_>>();
         assert!(!shared.has_duty(DISPATCH));
         assert_eq!(offers(), [true, true, false]);
         look(&shared).await.expect("the store answers");

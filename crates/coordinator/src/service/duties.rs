@@ -18,7 +18,10 @@ pub(crate) const OUTBOX: &str = "outbox";
 /// Deletes what is past its time.
 pub(crate) const CLEAN: &str = "clean";
 
-const ALL: [&str; 5] = [WATCH, TIMERS, DISPATCH, OUTBOX, CLEAN];
+/// Goes on with operations on many instances.
+pub(crate) const BULK: &str = "bulk";
+
+const ALL: [&str; 6] = [WATCH, TIMERS, DISPATCH, OUTBOX, CLEAN, BULK];
 const TTL: Millis = Millis(3_000);
 const EVERY: Duration = Duration::from_secs(1);
 

@@ -163,7 +163,7 @@ fn floor_char_boundary(text: &str, length: usize) -> usize {
 
 /// Labels stay bounded whatever the record says.
 fn known_code(code: &str) -> &'static str {
-    const CODES: [&str; 19] = [
+    const CODES: [&str; 20] = [
         "content_type",
         "body",
         "unknown_field",
@@ -173,6 +173,7 @@ fn known_code(code: &str) -> &'static str {
         "too_large",
         "no_identity",
         "conflict",
+        reply::NOT_SERVED,
         "reply_to",
         "dead_letter",
         "unwritable",

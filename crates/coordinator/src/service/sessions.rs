@@ -74,8 +74,13 @@ pub(crate) async fn refresh(shared: &Shared) {
 /// (rule W14). Once per queue; those that exist already stay as they are.
 async fn declare(shared: &Shared, open: &OpenSession) {
     let runs = open.workflows.iter().map(|workflow| topology::run_queue(&open.namespace, workflow));
+    let pinned = open
+        .workflows
+        .iter()
+        .map(|workflow| topology::pinned_run_queue(&open.namespace, workflow, &open.build));
     let steps = open.pools.iter().map(|pool| topology::step_queue(&open.namespace, pool));
-    let queues: Vec<_> = runs.chain(steps).filter(|queue| !shared.has_declared(queue)).collect();
+    let queues: Vec<_> =
+        runs.chain(pinned).chain(steps).filter(|queue| !shared.has_declared(queue)).collect();
     if queues.is_empty() {
         return;
     }

@@ -15,7 +15,7 @@ use everstep_store::{MessageName, Rejected};
 use super::rejections::KEPT_BYTES;
 use crate::{
     arrival::{Arrival, Debt, ReplyTo, Share},
-    handle::{StartRequest, prepare},
+    handle::{StartRequest, is_served, look_for_workers, prepare},
     reply,
     shared::{Rejection, Shared},
 };
@@ -71,12 +71,19 @@ pub(crate) async fn run_dead(shared: Arc<Shared>, namespace: Namespace) -> Resul
     .await
 }
 
-fn take(shared: &Shared, namespace: &Namespace, message: &Message, settle: Settle) {
+fn take(shared: &Arc<Shared>, namespace: &Namespace, message: &Message, settle: Settle) {
     match check(shared, namespace, message) {
         Ok((start, reply_to)) => {
             let message = Share::divide(settle, 1).pop();
             let debt = Debt { message, reply_to, ..Debt::default() };
-            shared.submit(Arrival { input: Input::Start(Box::new(start)), debt, held: 0 });
+            if is_served(shared, &start) {
+                return shared.submit(Arrival { input: Input::Start(Box::new(start)), debt, held: 0 });
+            }
+            let shared = Arc::clone(shared);
+            tokio::spawn(async move {
+                look_for_workers(&shared, &start).await;
+                shared.submit(Arrival { input: Input::Start(Box::new(start)), debt, held: 0 });
+            });
         }
         Err(refusal) => reject(shared, namespace, message, settle, refusal),
     }
@@ -116,6 +123,8 @@ fn check(shared: &Shared, namespace: &Namespace, message: &Message) -> Result<Ch
         id: start.id,
         input: start.input,
         retention: start.retention,
+        pin: start.pin,
+        strict: start.strict,
         message: key,
     };
     let prepared = prepare(shared, request).map_err(|error| Refusal {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use everstep_protocol::{
-    CallHash, EventType, Fingerprint, InstanceUid, Timestamp,
+    CallHash, EventType, Fingerprint, InstanceUid, Pin, Timestamp,
     journal::{Entry, Parked},
 };
 
@@ -99,6 +99,7 @@ impl<K: Ord + Clone + Hash, R> Table<K, R> {
 pub(super) struct Fold {
     created: BTreeMap<InstanceUid, Head>,
     heads: BTreeMap<InstanceUid, Head>,
+    pins: BTreeMap<InstanceUid, Option<Pin>>,
     leases: Table<(InstanceUid, Subject), Lease>,
     ready: Table<(InstanceUid, Subject), ReadyRow>,
     waits: Table<(InstanceUid, CallHash), WaitRow>,
@@ -129,6 +130,11 @@ impl Fold {
         table.insert(head.uid, head.clone());
     }
 
+    /// Its head says another pin than the stored one.
+    pub(super) fn pin(&mut self, head: &Head) {
+        self.pins.insert(head.uid, head.pin.clone());
+    }
+
     pub(super) fn entry(&mut self, head: &Head, entry: Entry) {
         self.rest.journal.push(JournalRow { uid: head.uid, run: head.run, entry });
     }
@@ -151,6 +157,7 @@ impl Fold {
                     subject: *subject,
                     namespace: head.namespace.clone(),
                     workflow: head.workflow.clone(),
+                    build: pool.is_none().then(|| head.pinned_to().cloned()).flatten(),
                     pool: pool.clone(),
                     ready_at: now,
                     offered: false,
@@ -239,6 +246,7 @@ impl Fold {
     fn delete(&mut self, head: &Head, forget: Forget) {
         let uid = head.uid;
         self.heads.remove(&uid);
+        self.pins.remove(&uid);
         self.rest.journal.retain(|row| row.uid != uid);
         self.rest.operations.retain(|(other, _, _)| *other != uid);
         self.leases.retain(|(other, _)| *other != uid);
@@ -295,6 +303,7 @@ impl Fold {
         let mut writes = self.rest;
         writes.created = self.created.into_values().collect();
         writes.heads = self.heads.into_values().collect();
+        writes.pins = self.pins.into_iter().collect();
         let (deletes, inserts) = self.leases.split();
         writes.lease_deletes = deletes;
         writes.leases = inserts.into_iter().map(|((uid, subject), lease)| (uid, subject, lease)).collect();

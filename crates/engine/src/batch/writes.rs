@@ -1,7 +1,9 @@
 //! The rows that a batch writes, each once. Deletes are applied before inserts: a row that is replaced is in both.
 
+use std::borrow::Cow;
+
 use everstep_protocol::{
-    CallHash, EventType, Fingerprint, InstanceUid, Namespace, Run, Timestamp, WorkflowName,
+    BuildName, CallHash, EventType, Fingerprint, InstanceUid, Namespace, Pin, Run, Timestamp, WorkflowName,
     journal::{Entry, Parked},
 };
 
@@ -25,6 +27,8 @@ pub struct Writes {
     pub messages: Vec<(MessageKey, Decided)>,
     /// Locked heads that changed.
     pub heads: Vec<Head>,
+    /// To which builds new instances are pinned, and locked ones from now on (rule P40).
+    pub pins: Vec<(InstanceUid, Option<Pin>)>,
     /// Journal entries, by instance in order of position.
     pub journal: Vec<JournalRow>,
     /// Leases that ended.
@@ -161,12 +165,33 @@ pub struct ReadyRow {
     pub namespace: Namespace,
     /// Workflow.
     pub workflow: WorkflowName,
+    /// The build that the instance is pinned to; none for a remote step.
+    pub build: Option<BuildName>,
     /// The pool of a remote step.
     pub pool: Option<everstep_protocol::Pool>,
     /// Since when.
     pub ready_at: Timestamp,
     /// A task for it is sent with the commit; otherwise whoever holds the dispatch duty offers it.
     pub offered: bool,
+}
+
+impl ReadyRow {
+    /// What its queue is called within its namespace and kind: by the pool, or the workflow with the build that it is pinned
+    /// to. Names hold no dots, so that no other queue is called the same.
+    #[must_use]
+    pub fn queue(&self) -> Cow<'_, str> {
+        match (&self.pool, &self.build) {
+            (Some(pool), _) => Cow::Borrowed(pool.as_str()),
+            (None, None) => Cow::Borrowed(self.workflow.as_str()),
+            (None, Some(build)) => Cow::Owned(pinned_queue(&self.workflow, build)),
+        }
+    }
+}
+
+/// What the queue of a workflow's instances that are pinned to a build is called.
+#[must_use]
+pub fn pinned_queue(workflow: &WorkflowName, build: &BuildName) -> String {
+    format!("{workflow}.{build}")
 }
 
 impl Writes {
@@ -176,6 +201,7 @@ impl Writes {
         self.created.is_empty()
             && self.messages.is_empty()
             && self.heads.is_empty()
+            && self.pins.is_empty()
             && self.journal.is_empty()
             && self.lease_deletes.is_empty()
             && self.leases.is_empty()

@@ -12,7 +12,8 @@ use crate::{
     rows::Subject,
 };
 
-/// A session answers a run task. A repeated claim gets the same grant again (rule W7).
+/// A session answers a run task. A repeated claim gets the same grant again (rule W7). An instance that is pinned to another
+/// build is not granted, however its task came there (rule P40).
 pub(super) fn claim(draft: &mut Draft<'_>, session: SessionId, have: Option<Have>) -> Answer {
     let have = have.filter(|have| have.run == draft.head.run && have.position <= draft.head.position);
     let after = have.map_or(Position(0), |have| have.position);
@@ -22,7 +23,11 @@ pub(super) fn claim(draft: &mut Draft<'_>, session: SessionId, have: Option<Have
             draft.effects.push(Effect::Grant { session, head, direct: false, after, entries: Vec::new() });
             Answer::Nothing
         }
-        None if draft.is_ready() && !draft.head.status.is_ended() && !draft.is_parked() => {
+        None if draft.is_ready()
+            && !draft.head.status.is_ended()
+            && !draft.is_parked()
+            && draft.fits_taker() =>
+        {
             draft.changes.push(Change::ReadyEnd(Subject::INSTANCE));
             draft.grant(session, false, after);
             Answer::Granted
@@ -77,6 +82,12 @@ pub(super) fn ended(draft: &mut Draft<'_>, epoch: Option<Epoch>, loss: Lost) -> 
 }
 
 impl Draft<'_> {
+    /// Whether the session that asks is of the build that the instance is pinned to, if it is to one.
+    fn fits_taker(&self) -> bool {
+        let Some(build) = self.head.pinned_to() else { return true };
+        self.context.taker.is_some_and(|taker| taker.build == *build)
+    }
+
     /// Parks the instance; its lease is over already or ends with the same decision.
     pub(super) fn park(&mut self, parked: Parked) -> Answer {
         self.append(Fact::Parked(parked.clone()));

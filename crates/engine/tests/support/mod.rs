@@ -175,6 +175,8 @@ pub fn start(n: u128, id: &str, input: u8) -> Start {
         fingerprint: fingerprint(input),
         seed: [7; 32],
         retention: everstep_engine::retention::Own::default(),
+        pin: None,
+        strict: false,
         message: None,
     }
 }
@@ -539,7 +541,9 @@ impl Store {
             forget(tables, row);
         }
         for head in &writes.created {
-            assert!(tables.heads.insert(head.uid, head.clone()).is_none(), "created twice");
+            // A pin is written by a statement of its own.
+            let unpinned = Head { pin: None, ..head.clone() };
+            assert!(tables.heads.insert(head.uid, unpinned).is_none(), "created twice");
         }
         for row in &writes.names {
             let value = (row.uid, row.fingerprint);
@@ -549,10 +553,15 @@ impl Store {
             assert!(tables.messages.insert(key.clone(), decided.clone()).is_none(), "a message twice");
         }
         for head in &writes.heads {
-            let before =
-                tables.heads.insert(head.uid, head.clone()).expect("only heads that exist are written");
+            let stored = tables.heads.get(&head.uid).expect("only heads that exist are written");
+            let as_pinned_before = Head { pin: stored.pin.clone(), ..head.clone() };
+            let before = tables.heads.insert(head.uid, as_pinned_before.clone()).expect("it was there");
             let again = head.run > before.run;
-            assert!(again || !before.status.is_ended(), "an ended head changed: {before:?} {head:?}");
+            let only_pin = as_pinned_before == before;
+            assert!(
+                again || only_pin || !before.status.is_ended(),
+                "an ended head changed: {before:?} {head:?}"
+            );
             assert!(
                 head.epoch >= before.epoch && (again || head.position >= before.position),
                 "{before:?} {head:?}"
@@ -562,6 +571,9 @@ impl Store {
                 // What the batch adds to it comes below.
                 tables.earlier.insert((head.uid, before.run), journal);
             }
+        }
+        for (uid, pin) in &writes.pins {
+            tables.heads.get_mut(uid).expect("only what exists is pinned").pin.clone_from(pin);
         }
         for row in &writes.journal {
             let current = tables.heads[&row.uid].run;

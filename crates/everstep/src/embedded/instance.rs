@@ -3,7 +3,9 @@
 
 use everstep_coordinator::Handle;
 use everstep_engine::{Answer, Operated, start::NameKey};
-use everstep_protocol::{Call, CallKind, CallName, Millis, SessionId, duration::IntoMillis, name::NameError};
+use everstep_protocol::{
+    BuildName, Call, CallKind, CallName, Millis, Pin, SessionId, duration::IntoMillis, name::NameError,
+};
 
 use super::{EmbeddedError, InstanceView};
 
@@ -103,6 +105,17 @@ impl InstanceHandle {
     pub async fn restart_from(&self, step: &str, count: u32) -> Done {
         let call = Call { kind: CallKind::Step, name: CallName::new(step)?, count };
         self.done("restart", &self.handle.restart(self.name.clone(), id(), Some(call)).await?)
+    }
+
+    /// Lets only workers of this build take it up, from the next time on.
+    pub async fn pin(&self, build: &str) -> Done {
+        let pin = Some(Pin::Build(BuildName::new(build)?));
+        self.done("pin", &self.handle.pin(self.name.clone(), id(), pin).await?)
+    }
+
+    /// Lets workers of any build take it up.
+    pub async fn unpin(&self) -> Done {
+        self.done("pin", &self.handle.pin(self.name.clone(), id(), None).await?)
     }
 
     /// Removes every trace of it, once it has ended.

@@ -352,10 +352,11 @@ fn session_word(message: &SessionMessage) -> &'static str {
 }
 
 fn session_messages() -> Vec<(&'static str, SessionMessage)> {
-    let open = |pools, functions| OpenSession {
+    let open = |pinned, pools, functions| OpenSession {
         session: SESSION,
         namespace: Namespace::default(),
         workflows: vec![workflow()],
+        pinned,
         pools,
         functions,
         build: build(),
@@ -393,8 +394,9 @@ fn session_messages() -> Vec<(&'static str, SessionMessage)> {
         heartbeat
     };
     vec![
-        ("", SessionMessage::Open(open(vec![pool()], vec![function()]))),
-        ("bare", SessionMessage::Open(open(Vec::new(), Vec::new()))),
+        ("", SessionMessage::Open(open(Vec::new(), vec![pool()], vec![function()]))),
+        ("pinned", SessionMessage::Open(open(vec![workflow()], Vec::new(), Vec::new()))),
+        ("bare", SessionMessage::Open(open(Vec::new(), Vec::new(), Vec::new()))),
         ("", SessionMessage::Heartbeat(heartbeat(vec![HELD_STEP], vec![CREDIT]))),
         ("bare", SessionMessage::Heartbeat(heartbeat(Vec::new(), Vec::new()))),
         ("with turns", SessionMessage::Heartbeat(with_turns(heartbeat(Vec::new(), Vec::new())))),

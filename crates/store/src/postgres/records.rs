@@ -24,7 +24,7 @@ const REJECTED_BYTES: &str = "SELECT (
     FROM unnest($1::text[]) WITH ORDINALITY AS k (namespace, nth) ORDER BY k.nth";
 
 /// Each deletes at most $1 rows.
-const CLEAN: [&str; 3] = [
+const CLEAN: [&str; 4] = [
     // By the index message_decision_by_time, which holds no decision that met an instance: those last as long as it (P27).
     "DELETE FROM message_decision WHERE ctid = ANY(ARRAY(
         SELECT ctid FROM message_decision WHERE decided_at < (SELECT everstep_clock()) - 604800000000
@@ -32,6 +32,8 @@ const CLEAN: [&str; 3] = [
         ORDER BY decided_at LIMIT $1::bigint))",
     "DELETE FROM rejected WHERE ctid = ANY(ARRAY(
         SELECT ctid FROM rejected WHERE at < (SELECT everstep_clock()) - 2592000000000 ORDER BY at LIMIT $1::bigint))",
+    "DELETE FROM bulk WHERE ctid = ANY(ARRAY(
+        SELECT ctid FROM bulk WHERE ended_at < (SELECT everstep_clock()) - 2592000000000 LIMIT $1::bigint))",
     "DELETE FROM session WHERE ctid = ANY(ARRAY(
         SELECT s.ctid FROM session s
         WHERE s.ended_at < (SELECT everstep_clock()) - 86400000000

@@ -11,7 +11,7 @@ use everstep_engine::{
     rows::{Cancel, Control, RemoteRow, WaitKind, WaitRow},
 };
 use everstep_protocol::{
-    Attempt, Call, CallKind, CallName, Epoch, Generation, InstanceUid, Millis, Payload, Position, Run,
+    Attempt, Call, CallKind, CallName, Epoch, Generation, InstanceUid, Millis, Payload, Pin, Position, Run,
     SessionId, Timestamp,
     journal::{ParkCode, Remote},
     wire,
@@ -170,7 +170,13 @@ pub(super) fn head(row: &Row) -> Result<Head, Fault> {
         session: SessionId(session),
         position: Position(position as u64),
     });
+    head.pin = pin(row, 24)?;
     Ok(head)
+}
+
+pub(super) fn pin(row: &Row, at: usize) -> Result<Option<Pin>, Fault> {
+    let text: Option<&str> = row.try_get(at)?;
+    text.map(|text| text.parse().map_err(Fault::corrupt)).transpose()
 }
 
 const CALL_KINDS: [CallKind; 8] = [

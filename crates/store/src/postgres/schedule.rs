@@ -1,9 +1,9 @@
 //! What is due, what is to be offered, and who has which duty.
 
-use std::collections::HashSet;
+use std::{borrow::Cow, collections::HashSet};
 
 use async_trait::async_trait;
-use everstep_engine::rows::Subject;
+use everstep_engine::{batch::pinned_queue, rows::Subject};
 use everstep_protocol::{CallHash, CoordinatorId, InstanceUid, Millis, Timestamp};
 use uuid::Uuid;
 
@@ -126,8 +126,10 @@ async fn scan(
     window: usize,
     again: Millis,
 ) -> Result<Scan, Fault> {
-    let (namespaces, (names, kinds)): (Vec<&str>, (Vec<&str>, Vec<i16>)) =
-        queues.iter().map(columns).map(|(namespace, name, kind)| (namespace, (name, kind))).unzip();
+    let columns: Vec<_> = queues.iter().map(columns).collect();
+    let namespaces: Vec<&str> = columns.iter().map(|(namespace, _, _)| *namespace).collect();
+    let names: Vec<&str> = columns.iter().map(|(_, name, _)| name.as_ref()).collect();
+    let kinds: Vec<i16> = columns.iter().map(|(_, _, kind)| *kind).collect();
     // What may be offered now, behind what is offered already, and one more, which shows a backlog.
     let depth = (2 * window + 1) as i64;
     let rows = rows_of(client, sql::OFFER_SCAN, params![namespaces, names, kinds, depth]).await?;
@@ -177,9 +179,12 @@ async fn offer(
     Ok(offers)
 }
 
-fn columns(queue: &Queue) -> (&str, &str, i16) {
+fn columns(queue: &Queue) -> (&str, Cow<'_, str>, i16) {
     match queue {
-        Queue::Run(namespace, workflow) => (namespace.as_str(), workflow.as_str(), RUN),
-        Queue::Step(namespace, pool) => (namespace.as_str(), pool.as_str(), STEP),
+        Queue::Run(namespace, workflow) => (namespace.as_str(), workflow.as_str().into(), RUN),
+        Queue::Pinned(namespace, workflow, build) => {
+            (namespace.as_str(), pinned_queue(workflow, build).into(), RUN)
+        }
+        Queue::Step(namespace, pool) => (namespace.as_str(), pool.as_str().into(), STEP),
     }
 }

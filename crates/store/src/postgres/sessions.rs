@@ -51,6 +51,7 @@ impl Sessions for PostgresStore {
             i64::from(open.slots),
             i64::from(open.instances),
             clean(&open.host),
+            texts(&open.pinned),
         ];
         Ok(self.execute("opening a session", OPEN, params).await? == 1)
     }
@@ -184,8 +185,9 @@ fn open(row: &Row, at: usize) -> Result<OpenSession, Fault> {
         inbox: row.try_get(at + 9)?,
         host: row.try_get(at + 10)?,
         workflows: names(row, at + 11)?,
-        pools: names(row, at + 12)?,
-        functions: names(row, at + 13)?,
+        pinned: names(row, at + 12)?,
+        pools: names(row, at + 13)?,
+        functions: names(row, at + 14)?,
     })
 }
 

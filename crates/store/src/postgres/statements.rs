@@ -51,6 +51,7 @@ statements! {
 
     HEADS_UPDATE = file!("heads_update");
     HEADS_INSERT = file!("heads_insert");
+    PINS = file!("pins");
     NAMES_INSERT = "INSERT INTO instance_name (namespace, workflow, id, instance, fingerprint)
         SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::uuid[], $5::bytea[])";
     MESSAGES_INSERT = "INSERT INTO message_decision (decided_at, namespace, workflow, app_id, message_id, id, answer)

@@ -326,6 +326,7 @@ fn view(row: &Row) -> Result<InstanceView, Fault> {
         served: row.try_get(18)?,
         waiting: Vec::new(),
         events: row.try_get::<_, i64>(35)? as u64,
+        pin: rows::pin(row, 36)?,
         unread: Vec::new(),
         never_sent: Vec::new(),
         control,

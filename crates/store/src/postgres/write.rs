@@ -3,12 +3,12 @@
 
 use everstep_engine::{
     Writes,
-    batch::Deleted,
+    batch::{Deleted, ReadyRow},
     effect::Forget,
     lifecycle::Lifecycle,
     rows::{Lease, Subject},
 };
-use everstep_protocol::{CallHash, Epoch, InstanceUid, SessionId, Timestamp, wire};
+use everstep_protocol::{CallHash, Epoch, InstanceUid, Pin, SessionId, Timestamp, wire};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
@@ -33,6 +33,7 @@ pub(super) async fn plan<'a>(
     heads(writes, places, trip).await?;
     deleted(writes, now, trip).await?;
     created(writes, now, trip).await?;
+    pins(writes, trip).await?;
     journal(writes, trip).await?;
     let cleared = deletes(writes, trip).await?;
     leases_and_ready(writes, trip).await?;
@@ -73,6 +74,15 @@ async fn heads(writes: &Writes, places: &Places, trip: &mut Trip<'_>) -> Result<
         heads.iter().map(|head| head.cached.map(|cached| cached.position.0 as i64)).collect::<Vec<_>>(),
     ];
     trip.rows(sql::HEADS_UPDATE, params).await
+}
+
+/// To which builds instances are pinned: after their heads, which were found by where they lay.
+async fn pins<'a>(writes: &'a Writes, trip: &mut Trip<'a>) -> Result<(), Fault> {
+    if writes.pins.is_empty() {
+        return Ok(());
+    }
+    let pins = writes.pins.iter().map(|(_, pin)| pin.as_ref().map(Pin::as_str)).collect::<Vec<_>>();
+    trip.execute(sql::PINS, params![writes.pins.iter().map(|(uid, _)| uid.0).collect::<Vec<_>>(), pins]).await
 }
 
 /// All rows of deleted instances but their journals, which are cut off: they may be large. Before anything is inserted, since
@@ -312,16 +322,12 @@ async fn leases_and_ready<'a>(writes: &'a Writes, trip: &mut Trip<'a>) -> Result
     }
     if !writes.ready.is_empty() {
         let rows = &writes.ready;
-        let queue = |row: &'a everstep_engine::batch::ReadyRow| match &row.pool {
-            Some(pool) => pool.as_str(),
-            None => row.workflow.as_str(),
-        };
         let params = params![
             rows.iter().map(|row| row.uid.0).collect::<Vec<_>>(),
             rows.iter().map(|row| &row.subject.0[..]).collect::<Vec<_>>(),
             rows.iter().map(|row| if row.pool.is_some() { STEP } else { RUN }).collect::<Vec<_>>(),
             rows.iter().map(|row| row.namespace.as_str()).collect::<Vec<_>>(),
-            rows.iter().map(queue).collect::<Vec<_>>(),
+            rows.iter().map(ReadyRow::queue).collect::<Vec<_>>(),
             rows.iter().map(|row| row.ready_at.0).collect::<Vec<_>>(),
             rows.iter().map(|row| row.offered.then_some(row.ready_at.0)).collect::<Vec<_>>(),
         ];

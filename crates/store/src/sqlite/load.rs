@@ -11,19 +11,22 @@ use everstep_engine::{
     start::{Decided, Existing},
 };
 use everstep_protocol::{
-    Attempt, CallHash, Epoch, Fingerprint, Generation, InstanceUid, Millis, Payload, Position, Run,
+    Attempt, CallHash, Epoch, Fingerprint, Generation, InstanceUid, Millis, Payload, Pin, Position, Run,
     SessionId, Timestamp,
     journal::{Entry as JournalEntry, ParkCode, Parked},
 };
 use rusqlite::{Connection, Row, params};
 
-use super::{column, events, fault::Result};
+use super::{
+    column, events,
+    fault::{Fault, Result},
+};
 use crate::{answer, fact};
 
 pub(super) const HEAD: &str =
     "SELECT namespace, workflow, id, run, generation, status, instance.epoch, position,
     reports, waits, steps, journal_bytes, deaths, created_at, ended_at, session, lease.epoch, events, unread, keep_complete,
-    keep_failed, paused_at, cancel_position, cancel_until, cached_by, cached_position FROM instance
+    keep_failed, paused_at, cancel_position, cancel_until, cached_by, cached_position, pin FROM instance
     LEFT JOIN lease ON lease.uid = instance.uid AND lease.subject = ?2
     LEFT JOIN control ON control.uid = instance.uid WHERE instance.uid = ?1";
 const LEASE: &str = "SELECT session, epoch FROM lease WHERE uid = ?1 AND subject = ?2";
@@ -108,6 +111,7 @@ pub(super) fn head(uid: InstanceUid, row: &Row<'_>) -> Result<Head> {
         unread: column::count(row, 18)?,
         cached: cached(row)?,
         retention: Own { complete: millis_if_any(row, 19)?, failed: millis_if_any(row, 20)? },
+        pin: pin(row, 26)?,
     })
 }
 
@@ -118,6 +122,11 @@ fn cached(row: &Row<'_>) -> Result<Option<Cached>> {
         session: SessionId(uuid::Uuid::from_bytes(session)),
         position: Position(position as u64),
     }))
+}
+
+fn pin(row: &Row<'_>, column: usize) -> Result<Option<Pin>> {
+    let text: Option<String> = row.get(column)?;
+    text.map(|text| text.parse().map_err(|error| Fault::corrupt("reading a pin", error))).transpose()
 }
 
 fn millis_if_any(row: &Row<'_>, column: usize) -> Result<Option<Millis>> {

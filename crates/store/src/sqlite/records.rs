@@ -26,7 +26,7 @@ const MONTH: Millis = Millis::from_secs(30 * 86_400);
 
 /// What is deleted after how long. A decision that met an instance lasts as long as it, and is not in the index by time
 /// (rule P27). Rejected records are numbered in the order of their times.
-const CLEAN: [(Millis, &str); 3] = [
+const CLEAN: [(Millis, &str); 4] = [
     (
         WEEK,
         "DELETE FROM message_decision WHERE (namespace, workflow, app_id, message_id) IN (
@@ -37,6 +37,11 @@ const CLEAN: [(Millis, &str); 3] = [
         MONTH,
         "DELETE FROM rejected WHERE number IN (
             SELECT number FROM (SELECT number, at FROM rejected ORDER BY number LIMIT ?2) WHERE at < ?1)",
+    ),
+    (
+        MONTH,
+        "DELETE FROM bulk WHERE (namespace, id) IN (
+            SELECT namespace, id FROM bulk WHERE ended_at < ?1 LIMIT ?2)",
     ),
     (
         DAY,

@@ -1,9 +1,9 @@
 //! Due waits, offers, duties.
 
-use std::collections::HashSet;
+use std::{borrow::Cow, collections::HashSet};
 
 use async_trait::async_trait;
-use everstep_engine::rows::Subject;
+use everstep_engine::{batch::pinned_queue, rows::Subject};
 use everstep_protocol::{CoordinatorId, InstanceUid, Millis, Timestamp};
 use rusqlite::{Connection, params};
 
@@ -179,10 +179,13 @@ fn offer(
     Ok(())
 }
 
-fn columns(queue: &Queue) -> (&'static Statements, &str, &str) {
+fn columns(queue: &Queue) -> (&'static Statements, &str, Cow<'_, str>) {
     match queue {
-        Queue::Run(namespace, workflow) => (&RUN, namespace.as_str(), workflow.as_str()),
-        Queue::Step(namespace, pool) => (&STEP, namespace.as_str(), pool.as_str()),
+        Queue::Run(namespace, workflow) => (&RUN, namespace.as_str(), workflow.as_str().into()),
+        Queue::Pinned(namespace, workflow, build) => {
+            (&RUN, namespace.as_str(), pinned_queue(workflow, build).into())
+        }
+        Queue::Step(namespace, pool) => (&STEP, namespace.as_str(), pool.as_str().into()),
     }
 }
 

@@ -114,7 +114,8 @@ fn view(
         epoch: head.epoch,
         holder,
         ready_at,
-        served: serves(live, &head.namespace, &head.workflow),
+        served: serves(live, &head),
+        pin: head.pin.clone(),
         waiting: waiting(connection, uid, waits_max)?,
         waits,
         events: head.events,
@@ -165,9 +166,12 @@ fn waiting(connection: &Connection, uid: InstanceUid, limit: u32) -> fault::Resu
     Ok(waiting)
 }
 
-fn serves(live: &[Session], namespace: &Namespace, workflow: &WorkflowName) -> bool {
-    live.iter()
-        .any(|session| session.open.namespace == *namespace && session.open.workflows.contains(workflow))
+fn serves(live: &[Session], head: &Head) -> bool {
+    live.iter().map(|session| &session.open).any(|open| {
+        open.namespace == head.namespace
+            && open.workflows.contains(&head.workflow)
+            && head.pinned_to().is_none_or(|build| *build == open.build)
+    })
 }
 
 fn page(connection: &Connection, filter: &Filter, cursor: Option<Cursor>, limit: u32) -> fault::Result<Page> {

@@ -7,7 +7,7 @@ use everstep_engine::{
     lifecycle::Lifecycle,
     rows::{Lease, RemoteRow, Subject, WaitRow},
 };
-use everstep_protocol::{CallHash, Epoch, InstanceUid, Millis, Payload, Timestamp, wire};
+use everstep_protocol::{CallHash, Epoch, InstanceUid, Millis, Payload, Pin, Timestamp, wire};
 use rusqlite::{Connection, params};
 
 use super::{
@@ -29,6 +29,7 @@ const HEAD_UPDATE_ALL: &str =
     "UPDATE instance SET run = ?2, generation = ?3, epoch = ?4, position = ?5, reports = ?6,
     waits = ?7, steps = ?8, journal_bytes = ?9, deaths = ?10, events = ?11, unread = ?12,
     cached_by = ?13, cached_position = ?14, status = ?15, ended_at = ?16 WHERE uid = ?1";
+const PIN: &str = "UPDATE instance SET pin = ?2 WHERE uid = ?1";
 const NAME_INSERT: &str = "INSERT INTO instance_name (namespace, workflow, id, uid, fingerprint)
     VALUES (?1, ?2, ?3, ?4, ?5)";
 const MESSAGE_INSERT: &str =
@@ -98,6 +99,7 @@ pub(super) fn write(connection: &Connection, writes: &Writes, now: Timestamp) ->
     deleted(connection, writes, now)?;
     starts(connection, writes, now)?;
     heads(connection, &writes.heads)?;
+    pins(connection, &writes.pins)?;
     journal(connection, &writes.journal)?;
     deletes(connection, writes)?;
     let over = clear(connection, &writes.cleared)?;
@@ -385,6 +387,13 @@ fn leases(connection: &Connection, writes: &Writes) -> Result<()> {
     Ok(())
 }
 
+fn pins(connection: &Connection, rows: &[(InstanceUid, Option<Pin>)]) -> Result<()> {
+    for (uid, pin) in rows {
+        connection.prepare_cached(PIN)?.execute(params![key(uid), pin.as_ref().map(Pin::as_str)])?;
+    }
+    Ok(())
+}
+
 fn ready(connection: &Connection, rows: &[ReadyRow]) -> Result<()> {
     if rows.is_empty() {
         return Ok(());
@@ -395,7 +404,7 @@ fn ready(connection: &Connection, rows: &[ReadyRow]) -> Result<()> {
             key(&row.uid),
             row.subject.0,
             row.namespace.as_str(),
-            row.workflow.as_str(),
+            if row.pool.is_none() { row.queue() } else { row.workflow.as_str().into() },
             row.pool.as_ref().map(AsRef::<str>::as_ref),
             row.ready_at.0,
             row.offered.then_some(row.ready_at.0),

@@ -175,6 +175,8 @@ pub(crate) fn start(workflow_name: &str, id: &str, input: &str) -> Start {
         input,
         seed: [7; 32],
         retention: everstep_engine::retention::Own::default(),
+        pin: None,
+        strict: false,
         message: None,
     }
 }
@@ -299,6 +301,7 @@ pub(crate) fn open_session(session: SessionId) -> OpenSession {
         session,
         namespace: namespace(),
         workflows: vec![workflow("orders"), workflow("refunds")],
+        pinned: Vec::new(),
         pools: vec![pool()],
         functions: vec![FunctionName::new("resize").unwrap()],
         build: build(),

@@ -3,14 +3,17 @@
 use std::{collections::HashSet, sync::Arc};
 
 use everstep_engine::{
-    Answer, What, Writes,
+    Answer, Input, What, Writes,
     batch::ReadyRow,
     rows::{Needs, Subject, WaitKind, WaitRow},
+    start::Start,
 };
-use everstep_protocol::{CoordinatorId, InstanceUid, Millis, Pool, SessionId, Timestamp};
-use everstep_store::{Queue, Store};
+use everstep_protocol::{BuildName, CoordinatorId, InstanceUid, Millis, Pin, Pool, SessionId, Timestamp};
+use everstep_store::{Queue, StatusWord, Store};
 
-use super::scene::{Scene, namespace, pool, sleep, step, workflow};
+use super::scene::{
+    Scene, build, name_key, namespace, open_session, pool, sleep, start, step, terminate, workflow,
+};
 
 pub(crate) async fn w23_due_waits_come_in_order_from_the_mark(store: Arc<dyn Store>) {
     let scene = Scene::new(Arc::clone(&store));
@@ -62,6 +65,7 @@ fn ready(workflow_name: &str, pool: Option<Pool>, at: i64, offered: bool) -> Rea
         subject: pool.as_ref().map_or(Subject::INSTANCE, |_| Subject::step(step("s").hash())),
         namespace: namespace(),
         workflow: workflow(workflow_name),
+        build: None,
         pool,
         ready_at: Timestamp(at),
         offered,
@@ -160,6 +164,58 @@ pub(crate) async fn w15_queues_are_apart(store: Arc<dyn Store>) {
     assert_eq!(
         scene.on(uid, What::Claim { session: SessionId::generate(), have: None }).await,
         Answer::Granted
+    );
+}
+
+pub(crate) async fn p40_what_is_pinned_waits_in_the_queue_of_its_build(store: Arc<dyn Store>) {
+    let mut scene = Scene::new(Arc::clone(&store));
+    let session = SessionId::generate();
+    let (other, here) = ("other".parse::<BuildName>().unwrap(), build());
+    scene.room.runs(session, &here, Arc::from([]));
+    let pinned = |id: &str, pin| Start { pin: Some(pin), ..start("orders", id, "1") };
+    let starts = [
+        pinned("first", Pin::First),
+        pinned("here", Pin::Build(here.clone())),
+        pinned("other", Pin::Build(other.clone())),
+        start("orders", "floats", "1"),
+    ];
+    let [first, own, elsewhere, floats] = [0, 1, 2, 3].map(|at: usize| starts[at].uid);
+    scene.run(starts.into_iter().map(|start| Input::Start(Box::new(start))).collect()).await;
+    assert_eq!(scene.head(first).await.pin, Some(Pin::First));
+    assert_eq!(scene.head(own).await.pin, Some(Pin::Build(here.clone())));
+    assert_eq!(scene.head(floats).await.pin, None);
+
+    let of = |build: &BuildName| Queue::Pinned(namespace(), workflow("orders"), build.clone());
+    let offered = async |queue: Queue| {
+        let offers = store.offer(std::slice::from_ref(&queue), 9, LONG).await.unwrap();
+        assert!(offers.rows.iter().all(|row| row.0 == queue));
+        offers.rows.iter().map(|row| row.1).collect::<HashSet<_>>()
+    };
+    assert_eq!(store.backlog(&[of(&here), of(&other)], 0, LONG).await.unwrap(), [of(&here), of(&other)]);
+    assert_eq!(offered(of(&here)).await, HashSet::from([own]));
+    assert_eq!(offered(of(&other)).await, HashSet::from([elsewhere]));
+    assert_eq!(offered(orders()).await, HashSet::from([first, floats]));
+
+    assert_eq!(scene.on(first, What::Claim { session, have: None }).await, Answer::Granted);
+    assert_eq!(scene.head(first).await.pin, Some(Pin::Build(here.clone())), "it has a build now");
+    assert_eq!(scene.on(elsewhere, What::Claim { session, have: None }).await, Answer::NotGranted);
+    let view = async |id: &str| store.instance(&name_key("orders", id)).await.unwrap().unwrap();
+    assert_eq!((view("other").await.pin, view("floats").await.pin), (Some(Pin::Build(other)), None));
+    store.open_session(&open_session(session)).await.unwrap();
+    let served = [view("other").await.served, view("here").await.served, view("floats").await.served];
+    assert_eq!(served, [false, true, true], "by the build that it is pinned to");
+
+    let unpin = What::Pin { operation: "op".to_owned(), pin: None };
+    assert_eq!(scene.on(elsewhere, unpin).await, Answer::Done);
+    assert_eq!((scene.head(elsewhere).await.pin, view("other").await.served), (None, true));
+    assert_eq!(offered(orders()).await, HashSet::from([elsewhere]));
+    // One that has ended keeps its pin, and takes another.
+    scene.on(first, terminate("end")).await;
+    let pin = What::Pin { operation: "op".to_owned(), pin: Some(Pin::First) };
+    assert_eq!(scene.on(first, pin).await, Answer::Done);
+    assert_eq!(
+        (scene.head(first).await.pin, view("first").await.status),
+        (Some(Pin::First), StatusWord::Terminated)
     );
 }
 

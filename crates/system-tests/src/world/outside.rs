@@ -47,6 +47,8 @@ impl World {
             id: id.map(|id| InstanceId::new(id).expect("a valid id")),
             input: Payload::encode(input).expect("it has a JSON form"),
             retention: everstep_protocol::start::Retention::default(),
+            pin: None,
+            strict: None,
             message: None,
         }
     }

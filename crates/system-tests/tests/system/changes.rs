@@ -1,17 +1,25 @@
-//! Code that is changed while instances are open: rules P41 and P8, where other files do not show them. Not here: which entry
+//! Code that is changed while instances are open: rules P40, P41 and P8, and what nobody serves (rule P35), where other files do not show them. Not here: which entry
 //! contradicts which call (the engine's own tests).
 
 use everstep::{Error, Registry, Step, Workflow};
+use everstep_broker::Properties;
 use everstep_engine::Answer;
-use everstep_protocol::{BuildName, Pool, journal::ParkCode};
+use everstep_protocol::{BuildName, Namespace, Pin, Pool, journal::ParkCode, start::StartOutcome};
 use everstep_store::StatusWord;
-use everstep_system_tests::{on_both, world::WorkerSettings};
+use everstep_system_tests::{
+    on_both,
+    world::{WorkerSettings, name},
+};
 use futures::future;
 use serde::{Serialize, de::DeserializeOwned};
 
 fn build(name: &str) -> impl FnOnce(&mut WorkerSettings) {
     let build = BuildName::new(name).expect("a valid name");
     move |settings| settings.build = Some(build)
+}
+
+async fn echo(_: Step, text: String) -> Result<String, Error> {
+    Ok(text)
 }
 
 /// A step with this output, then a sleep.
@@ -35,9 +43,6 @@ where
 
 /// One step of the old course or the new, then a sleep.
 fn course(is_patched: bool) -> Registry {
-    async fn echo(_: Step, text: String) -> Result<String, Error> {
-        Ok(text)
-    }
     Registry::new().workflow_fn("course", move |cx: Workflow, nap: u64| async move {
         let is_new = is_patched && cx.patched("course").await?;
         let word = if is_new { "new" } else { "old" };
@@ -57,6 +62,77 @@ on_both! {
         world.begin("course", "new", &10_u64).await;
         assert_eq!(world.end("course", "new").await.output::<String>(), "new");
         assert_eq!(world.end("course", "open").await.output::<String>(), "old");
+    }
+
+    /// The new build gets what is new, and nothing that the old one began, however long that waits.
+    async fn p40_pinned_instances_stay_with_the_build_that_they_began_on(setup) {
+        fn words(word: &'static str) -> Registry {
+            Registry::new().pinned_workflow_fn("words", move |cx: Workflow, nap: u64| async move {
+                let first: String = cx.step("first", word, echo).await?;
+                cx.sleep("nap", nap).await?;
+                let second: String = cx.step("second", word, echo).await?;
+                Ok::<_, Error>(format!("{first} {second}"))
+            })
+        }
+        let mut world = setup.serve(words("old")).await;
+        for id in ["stays", "moves", "lonely"] {
+            world.begin("words", id, &400_u64).await;
+            let view = world.until("words", id, "asleep", |view| view.status == StatusWord::Waiting).await;
+            assert_eq!(view.pin, Some(Pin::Build("build-1".parse().expect("a name"))));
+        }
+        world.add_worker_with(words("new"), build("build-2")).await;
+        world.begin("words", "new", &10_u64).await;
+        let moved = Some(Pin::Build("build-2".parse().expect("a name")));
+        assert_eq!(world.handle().pin(name("words", "moves"), "op".to_owned(), moved).await.expect("it answers"), Answer::Done);
+        assert_eq!(world.end("words", "stays").await.output::<String>(), "old old");
+        assert_eq!(world.end("words", "moves").await.output::<String>(), "old new");
+        let new = world.end("words", "new").await.output::<String>();
+        assert!(new == "new new" || new == "old old", "one build from start to end: {new}");
+    }
+
+    async fn p40_without_a_worker_of_its_build_it_waits_visibly_until_it_is_unpinned(setup) {
+        let mut world = setup.serve(course(false)).await;
+        let mut request = world.request("course", Some("one"), &10_u64);
+        request.pin = Some(Pin::Build("build-9".parse().expect("a name")));
+        world.handle().start(request.clone()).await.expect("it is started");
+        let view = world.until("course", "one", "known", |view| view.ready_at.is_some()).await;
+        assert_eq!((view.status, view.served), (StatusWord::Queued, false));
+        // Another one of the same workflow goes past it.
+        world.begin("course", "other", &10_u64).await;
+        world.end("course", "other").await;
+        assert_eq!(world.view("course", "one").await.map(|view| view.epoch.0), Some(0));
+        request.id = Some("two".parse().expect("an id"));
+        world.handle().start(request).await.expect("it is started");
+        let unpinned = world.handle().pin(name("course", "one"), "op".to_owned(), None).await;
+        assert_eq!(unpinned.expect("it answers"), Answer::Done);
+        world.end("course", "one").await;
+        world.add_worker_with(course(false), build("build-9")).await;
+        world.end("course", "two").await;
+    }
+
+    /// A producer is told, and the message is kept as a record; once a worker serves the workflow the same start is accepted.
+    async fn p35_a_strict_installation_refuses_what_nobody_serves(setup) {
+        let mut world = setup.coordinator(|settings| settings.strict_starts = true).start().await;
+        let refused = world.start("course", "one", &10_u64).await;
+        assert_eq!((refused.outcome, refused.code.as_deref(), refused.retry_safe), (StartOutcome::Rejected, Some("not_served"), true));
+        assert_eq!(world.view("course", "one").await, None);
+        let mut lenient = world.request("course", Some("lenient"), &10_u64);
+        lenient.strict = Some(false);
+        assert_eq!(world.handle().start(lenient).await.expect("it is decided").outcome, StartOutcome::Created);
+        world.publish(r#"{"workflow":"course","id":"by-message","input":10}"#, Properties::default()).await;
+        let rejected = async || {
+            let rows = world.store().rejected(&Namespace::default(), 9).await.expect("the store answers");
+            rows.iter().any(|row| row.code == "not_served" && row.reason.contains("course"))
+        };
+        world.eventually("the message is recorded", rejected).await;
+        world.add_worker(course(false)).await;
+        // The worker's session may have been opened a moment ago, elsewhere.
+        world.eventually("it is served", async || {
+            world.start("course", "one", &10_u64).await.outcome == StartOutcome::Created
+        })
+        .await;
+        world.end("course", "one").await;
+        world.end("course", "lenient").await;
     }
 
     /// The message says what the code asks for, and the deploy of the former code lets the instance go on.

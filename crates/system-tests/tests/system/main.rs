@@ -3,6 +3,7 @@
 //! What they prove: whole systems keep the rules while their parts are killed, cut off and robbed of messages. What they do
 //! not: every interleaving (the simulator), every commit point (the crash matrix), speed (the benchmark).
 
+mod bulks;
 mod changes;
 mod control;
 mod events;

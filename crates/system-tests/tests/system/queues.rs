@@ -72,6 +72,8 @@ on_both! {
             topology::rejected_queue(&namespace),
             topology::run_queue(&namespace, &workflow("echo")),
             topology::run_queue(&namespace, &workflow("remote")),
+            topology::pinned_run_queue(&namespace, &workflow("echo"), &sessions[0].open.build),
+            topology::pinned_run_queue(&namespace, &workflow("remote"), &sessions[0].open.build),
             topology::step_queue(&namespace, &Pool::new("numbers").expect("a valid name")),
             sessions[0].open.inbox.clone(),
         ]);

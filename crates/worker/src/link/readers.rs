@@ -33,10 +33,13 @@ impl Readers {
         let open = &link.profile.open;
         let mut readers = Self(Vec::new());
         for workflow in &open.workflows {
-            let queue = topology::run_queue(&open.namespace, workflow);
-            let reader = Reader::new(link, queue, &link.room, link.prefetch).await?;
-            let task = reader.run("run task", |task, settle, room| Input::Task { task, settle, room });
-            readers.0.push(tokio::spawn(task));
+            // What is pinned to this build comes by a queue of its own (rule P40).
+            let pinned = topology::pinned_run_queue(&open.namespace, workflow, &open.build);
+            for queue in [topology::run_queue(&open.namespace, workflow), pinned] {
+                let reader = Reader::new(link, queue, &link.room, link.prefetch).await?;
+                let task = reader.run("run task", |task, settle, room| Input::Task { task, settle, room });
+                readers.0.push(tokio::spawn(task));
+            }
         }
         for pool in &open.pools {
             let queue = topology::step_queue(&open.namespace, pool);

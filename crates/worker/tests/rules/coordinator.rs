@@ -57,7 +57,17 @@ impl Coordinator {
         let fingerprint = Fingerprint::of(input).unwrap();
         let retention = everstep_engine::retention::Own::default();
         let input = input.clone();
-        let start = Start { uid, name, input, fingerprint, seed: [7; 32], retention, message: None };
+        let start = Start {
+            uid,
+            name,
+            input,
+            fingerprint,
+            seed: [7; 32],
+            retention,
+            pin: None,
+            strict: false,
+            message: None,
+        };
         let (answer, _) = self.apply(&Input::Start(Box::new(start)));
         assert_eq!(answer, Answer::Created);
         uid

@@ -1,0 +1,324 @@
+//! Operations on many instances (rule P33). Repeating one with the same `Idempotency-Key`, which is its id, begins none more.
+
+use axum::{
+    Json,
+    extract::State,
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
+use everstep_engine::bulk::{Act, Bulk, Statuses, Which};
+use everstep_protocol::{InstanceId, Millis, Namespace, Timestamp, WorkflowName};
+use everstep_store::{BulkRow, StatusWord};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::{
+    control::{checked, read_within},
+    extract::{BulkPath, JsonBody, NamespacePath, NoQuery, Operation, Strict, limit},
+    problem::Refusal,
+    view::time,
+};
+use crate::{BulkBegun, BulkCount, Handle};
+
+const PAGE_DEFAULT: u32 = 50;
+const PAGE_MAX: u32 = 200;
+/// The longest name of an error that is looked for, in characters.
+const ERROR_CHARS_MAX: usize = 256;
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BulkBody {
+    operation: Option<String>,
+    #[serde(rename = "where", default)]
+    which: WhichBody,
+    #[serde(default)]
+    reason: Option<String>,
+    #[serde(default)]
+    within: Option<String>,
+    #[serde(default)]
+    terminate: bool,
+    /// Only count.
+    #[serde(default)]
+    dry_run: bool,
+}
+
+/// The conditions; times as in `2026-01-31T12:00:00Z`.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct WhichBody {
+    workflow: Option<String>,
+    status: Option<String>,
+    created_from: Option<String>,
+    created_before: Option<String>,
+    ended_from: Option<String>,
+    ended_before: Option<String>,
+    error: Option<String>,
+}
+
+/// A bulk operation.
+#[derive(Debug, Serialize)]
+struct View {
+    namespace: String,
+    id: String,
+    operation: &'static str,
+    #[serde(rename = "where")]
+    which: WhichView,
+    state: &'static str,
+    /// Instances looked at so far.
+    looked_at: u64,
+    /// Those that fulfil the conditions.
+    matched: u64,
+    /// Those to which it was done, or with which there was nothing to do.
+    done: u64,
+    /// Those whose status forbade it.
+    refused: u64,
+    created_at: String,
+    ended_at: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct WhichView {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    workflow: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    created_from: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    created_before: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ended_from: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ended_before: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ListQuery {
+    limit: Option<u32>,
+}
+
+/// `POST /v1/{namespace}/bulk`: 201 with the operation, which goes on in the background; with `dry_run` 200 with a count.
+pub(super) async fn begin(
+    State(handle): State<Handle>,
+    NamespacePath(namespace): NamespacePath,
+    Strict(NoQuery {}): Strict<NoQuery>,
+    operation: Operation,
+    body: JsonBody,
+) -> Result<Response, Refusal> {
+    let body: BulkBody = body.read()?;
+    let dry_run = body.dry_run;
+    let bulk = bulk(body)?;
+    if dry_run {
+        let BulkCount { matched, complete, newest } = handle.count_bulk(&namespace, &bulk).await?;
+        let newest: Vec<_> =
+            newest.iter().map(|name| json!({"workflow": name.workflow, "id": name.id})).collect();
+        let counted = json!({"dry_run": true, "matched": matched, "complete": complete, "newest": newest});
+        return Ok(Json(counted).into_response());
+    }
+    let id = InstanceId::new(operation.id)?;
+    match handle.begin_bulk(&namespace, &id, &bulk).await? {
+        BulkBegun::Begun(row) => Ok((StatusCode::CREATED, Json(View::from(row))).into_response()),
+        BulkBegun::Taken(_) => Err(Refusal::Conflict {
+            id: id.to_string(),
+            detail: format!("another bulk operation has the id {id}; nothing was begun"),
+        }),
+    }
+}
+
+/// `GET /v1/{namespace}/bulk`: newest first.
+pub(super) async fn list(
+    State(handle): State<Handle>,
+    NamespacePath(namespace): NamespacePath,
+    Strict(query): Strict<ListQuery>,
+) -> Result<Response, Refusal> {
+    let limit = limit(query.limit, PAGE_DEFAULT, PAGE_MAX)?;
+    let rows = handle.store().bulks(&namespace, limit).await?;
+    let views: Vec<View> = rows.into_iter().map(View::from).collect();
+    Ok(Json(json!({"operations": views})).into_response())
+}
+
+/// `GET /v1/{namespace}/bulk/{id}`.
+pub(super) async fn get(
+    State(handle): State<Handle>,
+    BulkPath { namespace, id }: BulkPath,
+    Strict(NoQuery {}): Strict<NoQuery>,
+) -> Result<Response, Refusal> {
+    let row = handle.store().bulk(&namespace, &id).await?.ok_or_else(|| not_found(&namespace, &id))?;
+    Ok(Json(View::from(row)).into_response())
+}
+
+/// `POST /v1/{namespace}/bulk/{id}/stop`.
+pub(super) async fn stop(
+    State(handle): State<Handle>,
+    BulkPath { namespace, id }: BulkPath,
+    Strict(NoQuery {}): Strict<NoQuery>,
+) -> Result<Response, Refusal> {
+    let row = handle.stop_bulk(&namespace, &id).await?.ok_or_else(|| not_found(&namespace, &id))?;
+    Ok(Json(View::from(row)).into_response())
+}
+
+fn not_found(namespace: &Namespace, id: &InstanceId) -> Refusal {
+    Refusal::NotFound(format!("there is no bulk operation {id} in {namespace}"))
+}
+
+fn bulk(body: BulkBody) -> Result<Bulk, Refusal> {
+    let BulkBody { operation, which, reason, within, terminate, dry_run: _ } = body;
+    let operation = operation.unwrap_or_default();
+    let refused = |field: &str| Refusal::Body(format!("{field} is refused, {operation} does not take it"));
+    if reason.is_some() && !matches!(operation.as_str(), "cancel" | "terminate") {
+        return Err(refused("reason"));
+    }
+    if within.is_some() && operation != "cancel" {
+        return Err(refused("within"));
+    }
+    if terminate && operation != "delete" {
+        return Err(refused("terminate"));
+    }
+    let reason = checked(reason)?;
+    let act = match operation.as_str() {
+        "pause" => Act::Pause,
+        "resume" => Act::Resume,
+        "cancel" => {
+            let within: Option<Millis> = within.map(|text| read_within(&text)).transpose()?;
+            Act::Cancel { reason, within }
+        }
+        "terminate" => Act::Terminate { reason },
+        "retry" => Act::Retry,
+        "restart" => Act::Restart,
+        "delete" => Act::Delete { terminate },
+        other => {
+            return Err(Refusal::Body(format!(
+                "operation {other:?} is refused, it must be one of pause, resume, cancel, terminate, retry, restart, delete"
+            )));
+        }
+    };
+    let which = conditions(which)?;
+    if which.is_all() {
+        return Err(Refusal::Body(
+            "where is refused: it needs one condition at least, so that nobody means all by mistake"
+                .to_owned(),
+        ));
+    }
+    Ok(Bulk { act, which })
+}
+
+fn conditions(body: WhichBody) -> Result<Which, Refusal> {
+    let status = |word: String| {
+        Statuses::parse(&word).ok_or_else(|| {
+            let words = StatusWord::ALL.map(StatusWord::word).join(", ");
+            Refusal::Body(format!("where.status {word:?} is refused, it must be open or one of {words}"))
+        })
+    };
+    let error = body.error;
+    if error.as_ref().is_some_and(|error| error.is_empty() || error.chars().count() > ERROR_CHARS_MAX) {
+        return Err(Refusal::Body(format!("where.error must have 1 to {ERROR_CHARS_MAX} characters")));
+    }
+    Ok(Which {
+        workflow: body.workflow.map(WorkflowName::new).transpose()?,
+        status: body.status.map(status).transpose()?,
+        created_from: moment("created_from", body.created_from)?,
+        created_before: moment("created_before", body.created_before)?,
+        ended_from: moment("ended_from", body.ended_from)?,
+        ended_before: moment("ended_before", body.ended_before)?,
+        error,
+    })
+}
+
+fn moment(field: &str, text: Option<String>) -> Result<Option<Timestamp>, Refusal> {
+    let Some(text) = text else { return Ok(None) };
+    let read = humantime::parse_rfc3339(&text)
+        .ok()
+        .and_then(|moment| moment.duration_since(std::time::UNIX_EPOCH).ok())
+        .and_then(|since| i64::try_from(since.as_micros()).ok());
+    match read {
+        Some(micros) => Ok(Some(Timestamp(micros))),
+        None => Err(Refusal::Body(format!(
+            "where.{field} {text:?} is refused, it must be a time such as 2026-01-31T12:00:00Z"
+        ))),
+    }
+}
+
+impl From<BulkRow> for View {
+    fn from(row: BulkRow) -> Self {
+        let Which { workflow, status, created_from, created_before, ended_from, ended_before, error } =
+            row.bulk.which;
+        Self {
+            namespace: row.namespace.to_string(),
+            id: row.id.to_string(),
+            operation: row.bulk.act.operation().word(),
+            which: WhichView {
+                workflow: workflow.map(|workflow| workflow.to_string()),
+                status: status.map(Statuses::word),
+                created_from: created_from.map(time),
+                created_before: created_before.map(time),
+                ended_from: ended_from.map(time),
+                ended_before: ended_before.map(time),
+                error,
+            },
+            state: row.state.word(),
+            looked_at: row.progress.looked_at,
+            matched: row.progress.matched,
+            done: row.progress.done,
+            refused: row.progress.refused,
+            created_at: time(row.created_at),
+            ended_at: row.ended_at.map(time),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Proves what a body comes to. What becomes of it is tested in tests/http.rs and in the system tests.
+    use super::*;
+
+    fn read(text: &str) -> Result<Bulk, String> {
+        bulk(serde_json::from_str(text).map_err(|error| error.to_string())?)
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn p33_a_body_names_operation_and_conditions() {
+        let read_one = read(
+            r#"{"operation":"cancel","reason":"old","within":"2 min","where":{"workflow":"fulfil","status":"open",
+            "created_before":"1970-01-01T00:00:01Z","error":"CardDeclined"}}"#,
+        );
+        let which = Which {
+            workflow: Some("fulfil".parse().unwrap()),
+            status: Some(Statuses::Open),
+            created_before: Some(Timestamp(1_000_000)),
+            error: Some("CardDeclined".to_owned()),
+            ..Which::default()
+        };
+        let act = Act::Cancel { reason: Some("old".to_owned()), within: Some(Millis(120_000)) };
+        assert_eq!(read_one, Ok(Bulk { act, which }));
+        let delete = read(r#"{"operation":"delete","terminate":true,"where":{"status":"errored"}}"#);
+        assert_eq!(delete.unwrap().act, Act::Delete { terminate: true });
+    }
+
+    #[test]
+    fn p33_what_is_wrong_is_named() {
+        for (text, part) in [
+            (r#"{"operation":"retry"}"#, "where"),
+            (r#"{"operation":"retry","where":{}}"#, "one condition"),
+            (r#"{"where":{"status":"open"}}"#, "operation"),
+            (r#"{"operation":"explode","where":{"status":"open"}}"#, "explode"),
+            (r#"{"operation":"retry","reason":"x","where":{"status":"open"}}"#, "reason"),
+            (r#"{"operation":"terminate","within":"1 s","where":{"status":"open"}}"#, "within"),
+            (r#"{"operation":"restart","terminate":true,"where":{"status":"open"}}"#, "terminate"),
+            (r#"{"operation":"retry","where":{"status":"done"}}"#, "where.status \"done\""),
+            (
+                r#"{"operation":"retry","where":{"created_from":"yesterday"}}"#,
+                "where.created_from \"yesterday\"",
+            ),
+            (r#"{"operation":"retry","where":{"workflow":"No"}}"#, "workflow"),
+            (r#"{"operation":"retry","where":{"error":""}}"#, "where.error"),
+            (r#"{"operation":"retry","where":{"colour":"red"}}"#, "colour"),
+        ] {
+            let error = read(text).expect_err(text);
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+}

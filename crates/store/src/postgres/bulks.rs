@@ -1,0 +1,102 @@
+//! Operations on many instances.
+
+use async_trait::async_trait;
+use everstep_engine::bulk::{Bulk, Progress, State};
+use everstep_protocol::{InstanceId, InstanceUid, Namespace};
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use super::{
+    PostgresStore,
+    fault::Fault,
+    rows::{name, time, time_if_any},
+    trip::params,
+};
+use crate::{BulkRow, Bulks, Cursor, Error};
+
+const BEGIN: &str =
+    "INSERT INTO bulk (namespace, id, created_at, state, looked_at, matched, done, refused, request)
+    VALUES ($1::text, $2::text, everstep_clock(), 0, 0, 0, 0, 0, $3::text) ON CONFLICT DO NOTHING";
+const ONE: &str = "SELECT * FROM bulk WHERE namespace = $1::text AND id = $2::text";
+/// By the index `bulk_by_time`.
+const LIST: &str =
+    "SELECT * FROM bulk WHERE namespace = $1::text ORDER BY created_at DESC, id LIMIT $2::bigint";
+/// By the index `bulk_running`.
+const RUNNING: &str = "SELECT * FROM bulk WHERE state = 0 ORDER BY created_at LIMIT $1::bigint";
+const ADVANCE: &str = "UPDATE bulk
+    SET cursor = coalesce($3::uuid, cursor), looked_at = $4::bigint, matched = $5::bigint, done = $6::bigint,
+        refused = $7::bigint, state = CASE WHEN $3::uuid IS NULL THEN 1 ELSE 0 END,
+        ended_at = CASE WHEN $3::uuid IS NULL THEN everstep_clock() END
+    WHERE namespace = $1::text AND id = $2::text AND state = 0 AND cursor IS NOT DISTINCT FROM $8::uuid";
+const STOP: &str = "UPDATE bulk SET state = 2, ended_at = everstep_clock()
+    WHERE namespace = $1::text AND id = $2::text AND state = 0";
+
+#[async_trait]
+impl Bulks for PostgresStore {
+    async fn begin_bulk(
+        &self,
+        namespace: &Namespace,
+        id: &InstanceId,
+        bulk: &Bulk,
+    ) -> Result<BulkRow, Error> {
+        const DOING: &str = "beginning a bulk operation";
+        let params = params![namespace.as_str(), id.as_str(), bulk.to_text()];
+        self.execute(DOING, BEGIN, params).await?;
+        let begun = self.bulk(namespace, id).await?;
+        begun.ok_or_else(|| Fault::corrupt("it is not there").into_error(DOING))
+    }
+
+    async fn bulk(&self, namespace: &Namespace, id: &InstanceId) -> Result<Option<BulkRow>, Error> {
+        let params = params![namespace.as_str(), id.as_str()];
+        Ok(self.read("reading a bulk operation", ONE, params, row).await?.pop())
+    }
+
+    async fn bulks(&self, namespace: &Namespace, limit: u32) -> Result<Vec<BulkRow>, Error> {
+        let params = params![namespace.as_str(), i64::from(limit)];
+        self.read("listing bulk operations", LIST, params, row).await
+    }
+
+    async fn running_bulks(&self, limit: u32) -> Result<Vec<BulkRow>, Error> {
+        self.read("looking for bulk operations", RUNNING, params![i64::from(limit)], row).await
+    }
+
+    async fn advance_bulk(
+        &self,
+        row: &BulkRow,
+        progress: &Progress,
+        next: Option<Cursor>,
+    ) -> Result<bool, Error> {
+        let params = params![
+            row.namespace.as_str(),
+            row.id.as_str(),
+            next.map(|cursor| cursor.0.0),
+            progress.looked_at as i64,
+            progress.matched as i64,
+            progress.done as i64,
+            progress.refused as i64,
+            row.cursor.map(|cursor| cursor.0.0),
+        ];
+        Ok(self.execute("going on with a bulk operation", ADVANCE, params).await? == 1)
+    }
+
+    async fn stop_bulk(&self, namespace: &Namespace, id: &InstanceId) -> Result<Option<BulkRow>, Error> {
+        self.execute("stopping a bulk operation", STOP, params![namespace.as_str(), id.as_str()]).await?;
+        self.bulk(namespace, id).await
+    }
+}
+
+fn row(row: &Row) -> Result<BulkRow, Fault> {
+    let state: i16 = row.try_get(4)?;
+    let cursor: Option<Uuid> = row.try_get(5)?;
+    let count = |at: usize| Ok::<_, Fault>(row.try_get::<_, i64>(at)? as u64);
+    Ok(BulkRow {
+        namespace: name(row, 0)?,
+        id: name(row, 1)?,
+        created_at: time(row, 2)?,
+        ended_at: time_if_any(row, 3)?,
+        state: State::from_code(state).ok_or_else(|| Fault::corrupt(format!("unknown state {state}")))?,
+        cursor: cursor.map(|cursor| Cursor(InstanceUid(cursor))),
+        progress: Progress { looked_at: count(6)?, matched: count(7)?, done: count(8)?, refused: count(9)? },
+        bulk: Bulk::from_text(row.try_get(10)?).map_err(Fault::corrupt)?,
+    })
+}
