@@ -98,7 +98,7 @@ CREATE TABLE journal (
     payload text,
     PRIMARY KEY (instance, run, position)
 );
-COMMENT ON COLUMN journal.kind IS '1 started, 2 attempted, 3 opened, 4 fired, 5 lost, 6 parked, 7 retried, 8 ended, 9 delivered, 10 closed, 12 cancelled, 14 patched';
+COMMENT ON COLUMN journal.kind IS '1 started, 2 attempted, 3 opened, 4 fired, 5 lost, 6 parked, 7 retried, 8 ended, 9 delivered, 10 closed, 12 cancelled, 14 patched, 21 continued';
 
 -- The side tables of open instances. `subject` is zero for the instance itself, else the hash of a remote step's call.
 
@@ -161,7 +161,7 @@ CREATE TABLE awaited (
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
 
 -- Events, kept as long as their instance, so that one that is sent again is known (rule P24). The payload of one that was
--- delivered is in the journal, at the run and position given here; there it stays if the event returns (rule P22).
+-- delivered is in the journal, at the run and position given here, for as long as that is kept.
 CREATE TABLE event (
     instance uuid NOT NULL,
     sequence bigint NOT NULL CHECK (sequence > 0),
@@ -198,6 +198,25 @@ CREATE TABLE remote_step (
     PRIMARY KEY (instance, call)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
 
+-- What instances can be found by (rule P37): only those that have attributes have rows. The value is canonical JSON.
+CREATE TABLE attribute (
+    instance uuid NOT NULL,
+    namespace text COLLATE "C" NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    value text COLLATE "C" NOT NULL,
+    PRIMARY KEY (instance, name)
+) WITH (fillfactor = 90);
+-- The id is in it as bytes for the same reason as in instance_by_workflow.
+CREATE INDEX attribute_by_value ON attribute (namespace, name, value, uuid_send(instance));
+
+-- What workflows have published last (rule P37): only those that publish have a row.
+CREATE TABLE published (
+    instance uuid PRIMARY KEY,
+    at bigint NOT NULL,
+    run integer NOT NULL CHECK (run > 0),
+    state text NOT NULL
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000);
+
 -- Open questions of parked instances.
 CREATE TABLE attention (
     instance uuid PRIMARY KEY,
@@ -231,9 +250,12 @@ CREATE INDEX ended_by_time ON ended (delete_at);
 CREATE INDEX ended_by_status ON ended (namespace, status, instance) WHERE status > 0;
 CREATE INDEX ended_failed ON ended (namespace, workflow, status, instance) WHERE status > 1;
 
--- Deleted instances whose journals are still to be removed, a part at a time.
+-- Instances whose journals of runs below a number are to be removed, a part at a time: deleted ones, and those that have gone
+-- on as new.
 CREATE TABLE journal_cut (
-    instance uuid PRIMARY KEY
+    instance uuid NOT NULL,
+    below integer NOT NULL,
+    PRIMARY KEY (instance, below)
 );
 
 -- First answers of control operations (rule W4).

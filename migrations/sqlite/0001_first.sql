@@ -203,6 +203,24 @@ CREATE TABLE control (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX control_deadline ON control (cancel_until) WHERE cancel_until IS NOT NULL;
 
+-- What instances can be found by (rule P37): only those that have attributes have rows. The value is canonical JSON.
+CREATE TABLE attribute (
+    uid       BLOB NOT NULL,
+    namespace TEXT NOT NULL,
+    name      TEXT NOT NULL,
+    value     TEXT NOT NULL,
+    PRIMARY KEY (uid, name)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX attribute_value ON attribute (namespace, name, value, uid);
+
+-- What workflows have published last (rule P37): only those that publish have a row.
+CREATE TABLE published (
+    uid   BLOB    NOT NULL PRIMARY KEY,
+    at    INTEGER NOT NULL,
+    run   INTEGER NOT NULL,
+    state TEXT    NOT NULL
+) STRICT, WITHOUT ROWID;
+
 -- One row an ended instance: by it those of one final status are listed, and deleted when their time has come (rule P32).
 CREATE TABLE ended (
     uid       BLOB    NOT NULL PRIMARY KEY,
@@ -216,9 +234,12 @@ CREATE INDEX ended_time ON ended (delete_at);
 CREATE INDEX ended_status ON ended (namespace, status, uid);
 CREATE INDEX ended_failed ON ended (namespace, workflow, status, uid) WHERE status > 1;
 
--- Deleted instances whose journals are still to be removed, a part at a time.
+-- Instances whose journals of runs below a number are to be removed, a part at a time: deleted ones, and those that have gone
+-- on as new.
 CREATE TABLE journal_cut (
-    uid BLOB NOT NULL PRIMARY KEY
+    uid   BLOB    NOT NULL,
+    below INTEGER NOT NULL,
+    PRIMARY KEY (uid, below)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE operation (

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use everstep_protocol::{
-    BuildName, Failure, Position, SessionId, Timestamp,
+    BuildName, Failure, Payload, Position, SessionId, Timestamp,
     journal::{End, Entry, Fact, ParkCode, Parked},
     limits::Limits,
     message::{Report, Then, WorkerItem},
@@ -101,10 +101,10 @@ impl Replayer<'_> {
         let Some((entry, end)) = end else {
             return Ok(Replayed { entries: last, ended: false, drifted, next: code.next });
         };
-        if let Some(difference) = code.differs(end) {
-            let (position, recorded) = (entry.position, say(end));
+        if let Some(difference) = code.differs(&end) {
+            let (position, word, recorded) = (entry.position, entry.fact.word(), say(&end));
             let reason =
-                format!("entry {position} (ended) says that it {recorded}, but now the code {difference}");
+                format!("entry {position} ({word}) says that it {recorded}, but now the code {difference}");
             return Err(Breach::at(entry, reason));
         }
         Ok(Replayed { entries: last + 1, ended: true, drifted, next: Vec::new() })
@@ -126,10 +126,23 @@ impl Replayer<'_> {
     }
 }
 
+/// How a journal ends, or the code comes to its end.
+#[derive(Clone, Debug, PartialEq)]
+enum Last {
+    Ended(End),
+    /// It goes on as new, with this input.
+    Continued(Payload),
+}
+
 /// The entries before the end, and the end.
-fn split(entries: &[Entry]) -> (&[Entry], Option<(&Entry, &End)>) {
+fn split(entries: &[Entry]) -> (&[Entry], Option<(&Entry, Last)>) {
     match entries.split_last() {
-        Some((entry @ Entry { fact: Fact::Ended(end), .. }, before)) => (before, Some((entry, end))),
+        Some((last @ Entry { fact: Fact::Ended(end), .. }, before)) => {
+            (before, Some((last, Last::Ended(end.clone()))))
+        }
+        Some((last @ Entry { fact: Fact::Continued(input), .. }, before)) => {
+            (before, Some((last, Last::Continued(input.clone()))))
+        }
         Some(_) | None => (entries, None),
     }
 }
@@ -137,7 +150,7 @@ fn split(entries: &[Entry]) -> (&[Entry], Option<(&Entry, &End)>) {
 /// What the code comes to after the last entry.
 #[derive(Debug, Default)]
 struct Code {
-    end: Option<End>,
+    end: Option<Last>,
     next: Vec<String>,
 }
 
@@ -186,17 +199,18 @@ impl Code {
         self.next.extend(report.opened.iter().map(|open| open.call.to_string()));
         match report.then {
             Then::Park(parked) => return Err(Trouble::Parked(parked)),
-            Then::End(end) => self.end = Some(end),
+            Then::End(end) => self.end = Some(Last::Ended(end)),
+            Then::Again(again) => self.end = Some(Last::Continued(again.input)),
             Then::Continue | Then::Suspend => {}
         }
         Ok(())
     }
 
     /// In words, if the code does not end as the journal does.
-    fn differs(&self, recorded: &End) -> Option<String> {
+    fn differs(&self, recorded: &Last) -> Option<String> {
         match (recorded, &self.end) {
             // It was ended from outside, wherever the code was.
-            (End::Terminated { .. }, _) => None,
+            (Last::Ended(End::Terminated { .. }), _) => None,
             (_, Some(end)) if same(recorded, end) => None,
             (_, Some(end)) => Some(say(end)),
             (_, None) if self.next.is_empty() => Some("waits for something".to_owned()),
@@ -206,7 +220,8 @@ impl Code {
 }
 
 /// The same, as far as both are recorded: a saved journal does not have all of an error.
-fn same(one: &End, other: &End) -> bool {
+fn same(one: &Last, other: &Last) -> bool {
+    let (Last::Ended(one), Last::Ended(other)) = (one, other) else { return one == other };
     match (one, other) {
         (End::Complete(one), End::Complete(other)) => one == other,
         (End::Errored(one), End::Errored(other)) => seen(one) == seen(other),
@@ -219,7 +234,11 @@ fn seen(failure: &Failure) -> (everstep_protocol::FailureKind, &str, &str) {
     (failure.kind, &failure.name, &failure.message)
 }
 
-fn say(end: &End) -> String {
+fn say(end: &Last) -> String {
+    let end = match end {
+        Last::Continued(input) => return format!("goes on as new with {}", input.as_str()),
+        Last::Ended(end) => end,
+    };
     match end {
         End::Complete(output) => format!("completes with {}", output.as_str()),
         End::Errored(failure) => format!("fails with {failure}"),

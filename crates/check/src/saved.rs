@@ -67,6 +67,8 @@ struct Line {
     call: Option<Call>,
     #[serde(skip_serializing_if = "Option::is_none")]
     generation: Option<u32>,
+    #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
+    attributes: serde_json::Map<String, serde_json::Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     seed: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

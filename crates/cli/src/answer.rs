@@ -49,6 +49,12 @@ pub struct Instance {
     #[serde(default)]
     pub events_hint: Option<String>,
     #[serde(default)]
+    pub generation: u64,
+    #[serde(default)]
+    pub attributes: serde_json::Map<String, serde_json::Value>,
+    #[serde(default)]
+    pub state: Option<Box<RawValue>>,
+    #[serde(default)]
     pub output: Option<Box<RawValue>>,
     #[serde(default)]
     pub error: Option<Error>,

@@ -137,9 +137,12 @@ pub struct StartArgs {
     /// The input: JSON text, @FILE, or - for standard input; null if absent
     #[arg(long, value_name = "JSON|@FILE|-")]
     pub input: Option<String>,
+    /// An attribute to find it by; may be given several times. The value is a number, true, false or a text
+    #[arg(long = "attribute", value_name = "NAME=VALUE")]
+    pub attributes: Vec<String>,
     /// Start up to 1,000: a file with one JSON object {"id": ..., "input": ...} a line, or - for standard input. All are
     /// checked before any is created
-    #[arg(long, value_name = "FILE.jsonl|-", conflicts_with_all = ["id", "input", "wait"])]
+    #[arg(long, value_name = "FILE.jsonl|-", conflicts_with_all = ["id", "input", "wait", "attributes"])]
     pub batch: Option<String>,
     /// Wait for the end and print the output
     #[arg(long)]
@@ -270,6 +273,9 @@ pub struct ListArgs {
     /// terminated or cancelled
     #[arg(long)]
     pub status: Option<String>,
+    /// Only what has this attribute; may be given several times
+    #[arg(long = "attribute", value_name = "NAME=VALUE")]
+    pub attributes: Vec<String>,
     /// How many, 1 to 200; default 50
     #[arg(long)]
     pub limit: Option<u32>,

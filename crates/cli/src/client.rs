@@ -38,6 +38,8 @@ pub struct List {
     pub workflow: Option<WorkflowName>,
     /// Only this status.
     pub status: Option<String>,
+    /// Only what has these attributes, each as `name=value`.
+    pub attributes: Vec<String>,
     /// How many.
     pub limit: Option<u32>,
     /// Where an earlier page ended.
@@ -77,6 +79,9 @@ pub struct StartWith {
     /// Whether it is refused while no worker serves the workflow.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strict: Option<bool>,
+    /// What it can be found by.
+    #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
+    pub attributes: serde_json::Map<String, serde_json::Value>,
 }
 
 /// One start of a batch.
@@ -86,6 +91,9 @@ pub struct BatchItem {
     pub id: InstanceId,
     /// The input.
     pub input: Box<RawValue>,
+    /// What it can be found by.
+    #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
+    pub attributes: serde_json::Map<String, serde_json::Value>,
 }
 
 #[derive(Serialize)]
@@ -165,6 +173,9 @@ impl Client {
             None => self.url(&["instances"]),
         };
         let limit = list.limit.map(|limit| limit.to_string());
+        for attribute in &list.attributes {
+            url.query_pairs_mut().append_pair("attribute", attribute);
+        }
         query(&mut url, &[("status", &list.status), ("limit", &limit), ("cursor", &list.cursor)]);
         self.get(url).await
     }

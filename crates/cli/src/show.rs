@@ -49,6 +49,9 @@ pub fn instance(instance: &Instance) -> String {
         line("reason", Cell::new(why));
     }
     line("run", Cell::new(instance.run));
+    if instance.generation > 1 {
+        line("generation", Cell::new(instance.generation));
+    }
     line("steps", Cell::new(instance.steps));
     line("created at", text(&instance.created_at));
     if let Some(ended_at) = &instance.ended_at {
@@ -69,6 +72,12 @@ pub fn instance(instance: &Instance) -> String {
     }
     if let Some(hint) = &instance.events_hint {
         line("hint", text(hint));
+    }
+    for (name, value) in &instance.attributes {
+        line("attribute", text(&format!("{name}={value}")));
+    }
+    if let Some(state) = &instance.state {
+        line("state", text(state.get()));
     }
     if let Some(output) = &instance.output {
         line("output", text(output.get()));

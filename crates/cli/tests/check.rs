@@ -139,6 +139,7 @@ async fn cools_off(handle: &Handle, workflow: &str, id: &str) {
         retention: everstep_protocol::start::Retention::default(),
         pin: None,
         strict: None,
+        attributes: Vec::new(),
         message: None,
     };
     handle.start(request).await.expect("it is started");

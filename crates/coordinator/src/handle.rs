@@ -16,7 +16,7 @@ use everstep_engine::{
     start::{MessageKey, NameKey, Start},
 };
 use everstep_protocol::{
-    EventKey, EventType, Fingerprint, InstanceId, Namespace, Payload, Pin, WorkflowName,
+    Attribute, EventKey, EventType, Fingerprint, InstanceId, Namespace, Payload, Pin, WorkflowName,
     limits::Limits,
     start::{Retention, StartReply},
 };
@@ -58,6 +58,8 @@ pub struct StartRequest {
     pub pin: Option<Pin>,
     /// Whether the start is refused if no worker serves the workflow. Default: as the setting `strict_starts` says (rule P35).
     pub strict: Option<bool>,
+    /// What the instance can be found by (rule P37).
+    pub attributes: Vec<Attribute>,
     /// What a resend of the same request is known by, if it has no id of its own.
     pub message: Option<MessageKey>,
 }
@@ -218,6 +220,7 @@ pub(crate) fn prepare(shared: &Shared, start: StartRequest) -> Result<Start, Err
     };
     everstep_protocol::start::check_input(&start.input, shared.settings.limits.input_bytes)
         .map_err(|error| refused(error.to_string()))?;
+    everstep_protocol::attribute::check(&start.attributes).map_err(|error| refused(error.to_string()))?;
     let fingerprint = Fingerprint::of(&start.input).map_err(|error| refused(error.to_string()))?;
     let uid = shared.chance.instance();
     let id =
@@ -231,6 +234,7 @@ pub(crate) fn prepare(shared: &Shared, start: StartRequest) -> Result<Start, Err
         retention: start.retention,
         pin: start.pin,
         strict: start.strict.unwrap_or(shared.settings.strict_starts),
+        attributes: start.attributes,
         message: start.message,
     })
 }

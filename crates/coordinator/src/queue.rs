@@ -163,9 +163,10 @@ fn size(input: &Input) -> usize {
                 .sum();
             let then = match &report.then {
                 Then::End(everstep_protocol::journal::End::Complete(output)) => output.len(),
+                Then::Again(again) => again.input.len(),
                 _ => 0,
             };
-            results + opened + then
+            results + opened + then + report.state.as_ref().map_or(0, everstep_protocol::Payload::len)
         }
         Input::On { what: What::Event(event), .. } => event.payload.len(),
         Input::On { what: What::StepReport { outcome: ended, .. }, .. } => outcome(ended),

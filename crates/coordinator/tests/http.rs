@@ -187,6 +187,34 @@ async fn p35_instances_are_listed_page_by_page_and_say_that_nobody_serves_them()
 }
 
 #[tokio::test]
+async fn p37_instances_are_found_by_their_attributes() {
+    let rig = Rig::new().await;
+    let start = async |id: &str, attributes: Value| {
+        rig.post(INSTANCES, &json!({"id": id, "attributes": attributes}).to_string()).await
+    };
+    let started = start("o-1", json!({"region": "eu", "n": 1.0, "vip": true})).await;
+    assert_eq!(started.status, 201, "{}", started.body);
+    assert_eq!(started.json()["attributes"], json!({"region": "eu", "n": 1, "vip": true}));
+    start("o-2", json!({"region": "eu", "n": "1"})).await;
+    let found = async |query: &str| {
+        let answer = rig.get(&format!("{INSTANCES}?{query}")).await;
+        let page = answer.json();
+        let ids = page["instances"].as_array().unwrap().iter().map(|instance| instance["id"].clone());
+        ids.collect::<Vec<_>>()
+    };
+    assert_eq!(found("attribute=region%3Deu").await, ["o-2", "o-1"]);
+    assert_eq!(found("attribute=region%3Deu&attribute=n%3D1&status=queued").await, ["o-1"]);
+    assert_eq!(found("attribute=n%3D%221%22").await, ["o-2"]);
+    rig.get(&format!("{INSTANCES}?attribute=region")).await.problem(422, "attributes");
+    rig.get(&format!("{INSTANCES}?attribute=a+b%3D1")).await.problem(400, "name");
+    let many: serde_json::Map<_, _> = (0..33).map(|n| (format!("a{n}"), json!(n))).collect();
+    let detail = start("o-3", many.into()).await.problem(422, "attributes");
+    assert!(detail.contains("at most 32"), "{detail}");
+    let detail = start("o-3", json!({"a": [1]})).await.problem(422, "attributes");
+    assert!(detail.contains("attribute \"a\""), "{detail}");
+}
+
+#[tokio::test]
 async fn p27_a_batch_is_checked_whole_and_answered_item_by_item() {
     let rig = Rig::new().await;
     let batch = format!("{INSTANCES}:batch");

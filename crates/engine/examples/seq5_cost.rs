@@ -301,6 +301,7 @@ fn start(n: u64, workflow: &WorkflowName) -> Input {
         retention,
         pin: None,
         strict: false,
+        attributes: Vec::new(),
         message: None,
     }))
 }
@@ -332,6 +333,8 @@ fn report(n: u64, step: u32) -> Report {
         then,
         folded: true,
         cached: false,
+        state: None,
+        attributes: Vec::new(),
     }
 }
 

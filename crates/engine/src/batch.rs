@@ -13,10 +13,13 @@ use everstep_protocol::{
     InstanceUid, Position, SessionId, Timestamp,
     journal::{Entry, Fact, ParkCode, Parked},
     limits::Limits,
-    message::{CoordinatorItem, FenceReason},
+    message::{CoordinatorItem, FenceReason, Then},
 };
 
-pub use self::writes::{Deleted, DeliveryRow, EndedRow, JournalRow, NameRow, ReadyRow, Writes, pinned_queue};
+pub use self::writes::{
+    AttributeRow, Deleted, DeliveryRow, EndedRow, JournalRow, NameRow, Published, ReadyRow, Writes,
+    pinned_queue,
+};
 use crate::{
     decide::{Context, decide},
     effect::{Answer, Change, Decision, Effect},
@@ -202,6 +205,7 @@ impl Batch {
         if head.pin.is_some() {
             self.fold.pin(head);
         }
+        self.fold.attributes(head, &start.attributes);
         let place = room.take(&head.namespace, &head.workflow, head.pin.as_ref(), None);
         let taker = match place {
             Place::Direct(session) => room.taker(session, head, head.pin.as_ref()),
@@ -238,6 +242,9 @@ impl Batch {
         let mut gone = false;
         if let Some(first) = decision.entries.first().filter(|entry| entry.position == Position(1)) {
             self.loaded.rows.firsts.insert(head.uid, first.clone());
+        }
+        for entry in decision.last {
+            self.fold.entry(before, entry);
         }
         for entry in decision.entries {
             self.fold.entry(&head, entry);
@@ -320,6 +327,7 @@ impl Batch {
 /// gave it back has no room.
 const fn may_place(what: &What) -> bool {
     match what {
+        What::Report { report, .. } => matches!(report.then, Then::Again(_)),
         What::Due { .. }
         | What::LeaseEnded { .. }
         | What::StepReport { .. }
@@ -331,7 +339,6 @@ const fn may_place(what: &What) -> bool {
         | What::Retry { .. }
         | What::Pin { .. } => true,
         What::Claim { .. }
-        | What::Report { .. }
         | What::GiveBack { .. }
         | What::StepClaim { .. }
         | What::Unwritable { .. }
@@ -371,6 +378,7 @@ fn runnable(mut head: Head, entry: Entry, place: Place, taker: Option<Taker>) ->
     };
     Decision {
         head: Some(head),
+        last: Vec::new(),
         entries: vec![entry],
         changes,
         effects: vec![effect],
@@ -398,6 +406,7 @@ fn broken(head: &Head, rows: &Rows, now: Timestamp) -> Decision {
     });
     Decision {
         head: Some(after),
+        last: Vec::new(),
         entries: vec![entry],
         changes: [
             Change::LeaseEnd(Subject::INSTANCE),
@@ -502,7 +511,13 @@ fn overlay(rows: &mut Rows, uid: InstanceUid, change: Change, now: Timestamp) {
                 row.delivery = delivery;
             }
         }
-        Change::Outbox(_) | Change::Delete(_) => {}
+        // No decision reads them.
+        Change::Attribute(_)
+        | Change::Attributes(_)
+        | Change::State(_)
+        | Change::Outbox(_)
+        | Change::Cut(_)
+        | Change::Delete(_) => {}
     }
 }
 
@@ -525,6 +540,7 @@ mod tests {
             retention: crate::retention::Own::default(),
             pin: None,
             strict: false,
+            attributes: Vec::new(),
             message: None,
         }
     }

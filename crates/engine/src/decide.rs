@@ -3,7 +3,7 @@
 //! | input | held by the sender | held by another | ready | waiting | paused | parked | ended |
 //! | --- | --- | --- | --- | --- | --- | --- | --- |
 //! | claim | grant again | not granted | **lease** | not granted | not granted | not granted | not granted |
-//! | report | **append**, then go on, release, end or park | fence | fence | fence | fence | fence | fence |
+//! | report | **append**, then go on, release, end, begin again or park | fence | fence | fence | fence | fence | fence |
 //! | give back | **release**, ready | nothing | nothing | nothing | nothing | nothing | nothing |
 //! | due | append, push | append, push | append | **append, ready** | nothing | append | nothing |
 //! | lease ended | **append loss**, ready (or parked) | nothing | nothing | nothing | nothing | nothing | nothing |
@@ -27,6 +27,7 @@
 //! While a pause waits for the holder to give its lease up, nothing that the lease's end brings makes the instance ready. What
 //! people may do in which status is the table of [`transition`](crate::transition), which decisions obey.
 
+mod again;
 mod cancel;
 mod control;
 mod delete;
@@ -126,6 +127,8 @@ struct Draft<'a> {
     context: Context<'a>,
     /// The pause and cancel in force, as this decision leaves them.
     control: Option<Control>,
+    /// The last entries of the run before, where a generation follows.
+    last: Vec<Entry>,
     entries: Vec<Entry>,
     changes: Vec<Change>,
     effects: Vec<Effect>,
@@ -138,6 +141,7 @@ impl<'a> Draft<'a> {
             before: head,
             context,
             control: context.rows.controls.get(&head.uid).copied(),
+            last: Vec::new(),
             entries: Vec::new(),
             changes: Vec::new(),
             effects: Vec::new(),
@@ -247,6 +251,7 @@ impl<'a> Draft<'a> {
         let changed = self.head != *self.before;
         Decision {
             head: changed.then_some(self.head),
+            last: self.last,
             entries: self.entries,
             changes: self.changes,
             effects: self.effects,

@@ -1,8 +1,8 @@
 //! What a decision consists of: rows to change, messages that may leave only after the commit, and the answer.
 
 use everstep_protocol::{
-    BuildName, CallHash, EventType, InstanceUid, Namespace, Pool, Position, SessionId, Timestamp,
-    WorkflowName,
+    Attribute, BuildName, CallHash, EventType, InstanceUid, Namespace, Payload, Pool, Position, Run,
+    SessionId, Timestamp, WorkflowName,
     journal::{Entry, Parked},
     message::{CoordinatorItem, StepGrant},
 };
@@ -20,6 +20,8 @@ use crate::{
 pub struct Decision {
     /// The head afterwards; none if it does not change.
     pub head: Option<Head>,
+    /// The last entries of the run that the head leaves, where a generation follows (rule P36).
+    pub last: Vec<Entry>,
     /// Entries to append, at positions that follow the head's.
     pub entries: Vec<Entry>,
     /// Side rows to change, in order.
@@ -34,7 +36,14 @@ impl Decision {
     /// Nothing changes.
     #[must_use]
     pub const fn nothing(answer: Answer) -> Self {
-        Self { head: None, entries: Vec::new(), changes: Vec::new(), effects: Vec::new(), answer }
+        Self {
+            head: None,
+            last: Vec::new(),
+            entries: Vec::new(),
+            changes: Vec::new(),
+            effects: Vec::new(),
+            answer,
+        }
     }
 
     /// Nothing changes, but this is sent.
@@ -77,6 +86,14 @@ pub enum Change {
     Ended(Timestamp),
     /// It is open again.
     EndedNoMore,
+    /// Its journals of runs before this one are removed, soon (rule P36).
+    Cut(Run),
+    /// An attribute is set, or removed.
+    Attribute(Attribute),
+    /// It has these attributes, and no others.
+    Attributes(Vec<Attribute>),
+    /// The workflow has published its state.
+    State(Payload),
     /// It is deleted.
     Delete(Forget),
     /// The instance is parked.

@@ -45,7 +45,7 @@ pub fn keep(entries: &[Entry], step: &Call) -> Option<Vec<Entry>> {
             }
             Fact::Parked(_) | Fact::Retried => (entry.position < cut).then(|| entry.fact.clone()),
             // A wait that was dropped has no outcome, so nothing of it is kept.
-            Fact::Closed(_) | Fact::Cancelled(_) | Fact::Ended(_) => None,
+            Fact::Closed(_) | Fact::Cancelled(_) | Fact::Continued(_) | Fact::Ended(_) => None,
         };
         moved.push(entry, fact);
     }
@@ -98,7 +98,12 @@ impl<'a> Calls<'a> {
                     calls.outcomes.entry(&patched.call).or_insert(entry.position);
                 }
                 Fact::Cancelled(_) => calls.cancelled = calls.cancelled.or(Some(entry.position)),
-                Fact::Started(_) | Fact::Lost(_) | Fact::Parked(_) | Fact::Retried | Fact::Ended(_) => {}
+                Fact::Started(_)
+                | Fact::Lost(_)
+                | Fact::Parked(_)
+                | Fact::Retried
+                | Fact::Continued(_)
+                | Fact::Ended(_) => {}
             }
         }
         calls
@@ -145,6 +150,7 @@ impl Moved {
             | Fact::Parked(_)
             | Fact::Retried
             | Fact::Cancelled(_)
+            | Fact::Continued(_)
             | Fact::Ended(_)) => other,
         }
     }

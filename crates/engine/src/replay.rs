@@ -278,7 +278,7 @@ impl Replay {
             Fact::Delivered(delivered) => self.delivered(entry, delivered),
             Fact::Closed(closed) => self.closed(entry, closed),
             Fact::Cancelled(cancelled) => Ok(self.cancelled(cancelled)),
-            Fact::Parked(_) | Fact::Retried | Fact::Ended(_) => Ok(Fed::Nothing),
+            Fact::Parked(_) | Fact::Retried | Fact::Continued(_) | Fact::Ended(_) => Ok(Fed::Nothing),
             Fact::Started(_) => Err(mismatch(entry, "a second first entry")),
         }
     }

@@ -56,6 +56,7 @@ pub fn entries(
         match &report.then {
             Then::Continue | Then::Suspend => {}
             Then::End(end) => facts.push(Fact::Ended(end.clone())),
+            Then::Again(again) => facts.push(Fact::Continued(again.input.clone())),
             Then::Park(parked) => facts.push(Fact::Parked(parked.clone())),
         }
     }

@@ -1,7 +1,8 @@
 //! Admission: whether a start creates an instance, meets an existing one, or conflicts with it (rule P27).
 
 use everstep_protocol::{
-    Fingerprint, Generation, InstanceId, InstanceUid, Namespace, Payload, Pin, Timestamp, WorkflowName,
+    Attribute, Fingerprint, Generation, InstanceId, InstanceUid, Namespace, Payload, Pin, Timestamp,
+    WorkflowName,
     journal::{Entry, Fact, Started},
 };
 
@@ -54,6 +55,8 @@ pub struct Start {
     pub pin: Option<Pin>,
     /// No instance is created while no live session serves the workflow, with that build if one is named (rule P35).
     pub strict: bool,
+    /// What it can be found by.
+    pub attributes: Vec<Attribute>,
     /// The message that it came in, if it has an id.
     pub message: Option<MessageKey>,
 }
@@ -124,8 +127,12 @@ pub fn admit(
     );
     head.retention = start.retention;
     head.pin.clone_from(&start.pin);
-    let fact =
-        Fact::Started(Started { input: start.input.clone(), seed: start.seed, generation: Generation(1) });
+    let fact = Fact::Started(Started {
+        input: start.input.clone(),
+        seed: start.seed,
+        generation: Generation(1),
+        attributes: start.attributes.clone(),
+    });
     head.position = head.position.next();
     head.journal_bytes = fact.payload_bytes();
     let entry = Entry { position: head.position, at: now, fact };

@@ -228,6 +228,7 @@ impl World {
             (6..=12, _) => Then::Suspend,
             (_, 0) => Then::End(End::Complete(json("1"))),
             (_, 1) => Then::Park(parked()),
+            (14.., 2) => Then::Again(again(b)),
             _ => Then::Suspend,
         };
         report

@@ -92,7 +92,12 @@ fn p31_a_restart_that_was_prepared_from_what_has_changed_is_refused() {
 }
 
 fn started() -> Fact {
-    Fact::Started(Started { input: json("1"), seed: [7; 32], generation: Generation(1) })
+    Fact::Started(Started {
+        input: json("1"),
+        seed: [7; 32],
+        generation: Generation(1),
+        attributes: Vec::new(),
+    })
 }
 
 fn attempted(call: &Call, attempt: u32, after: u64, done: bool) -> Fact {

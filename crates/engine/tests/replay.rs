@@ -140,7 +140,12 @@ fn p41_a_time_that_nothing_waits_for_is_a_mismatch() {
 
 #[test]
 fn p41_a_journal_that_begins_again_is_a_mismatch() {
-    let started = Fact::Started(Started { input: json("1"), seed: [0; 32], generation: Generation(1) });
+    let started = Fact::Started(Started {
+        input: json("1"),
+        seed: [0; 32],
+        generation: Generation(1),
+        attributes: Vec::new(),
+    });
     mismatch(vec![vec![Step("a", 1)]], vec![started], "second first entry");
 }
 

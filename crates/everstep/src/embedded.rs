@@ -36,14 +36,15 @@ use everstep_broker::{Broker, Consume, Consumer, Incoming, MemoryBroker, QueueDe
 use everstep_coordinator::{Coordinator, EventRequest, Handle, StartRequest};
 use everstep_engine::{mailbox::EventId, start::NameKey};
 use everstep_protocol::{
-    EventKey, EventType, InstanceId, InstanceUid, Namespace, Payload, WorkflowName,
+    Attribute, AttributeError, EventKey, EventType, InstanceId, InstanceUid, Namespace, Payload,
+    WorkflowName,
     name::NameError,
     payload::PayloadError,
     start::{Retention, StartReply},
     topology,
 };
 use everstep_sdk::{Registry, RegistryError, host::Definition};
-use everstep_store::{Store, sqlite::SqliteStore};
+use everstep_store::{Filter, Store, sqlite::SqliteStore};
 use everstep_worker::{OnStuck, Worker};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
@@ -80,6 +81,9 @@ pub enum EmbeddedError {
     /// A name breaks its rule.
     #[error(transparent)]
     Name(#[from] NameError),
+    /// An attribute breaks its rule.
+    #[error(transparent)]
+    Attributes(#[from] AttributeError),
     /// The input has no JSON form.
     #[error(transparent)]
     Input(#[from] PayloadError),
@@ -160,6 +164,42 @@ impl Embedded {
         input: &I,
     ) -> Result<StartReply, EmbeddedError> {
         Ok(self.handle.start(request(workflow, id, input)?).await?)
+    }
+
+    /// Starts an instance with attributes, by which it can be found in lists (rule P37): at most 32, each a name and a text, number
+    /// or `bool`.
+    ///
+    /// ```
+    /// # use everstep::embedded::{Embedded, EmbeddedError};
+    /// # async fn example(everstep: &Embedded) -> Result<(), EmbeddedError> {
+    /// let attributes = serde_json::json!({"customer": "c-17", "vip": true});
+    /// everstep.start_with_attributes("fulfil", Some("o-1"), &42, attributes).await?;
+    /// let found = everstep.find("fulfil", serde_json::json!({"customer": "c-17"})).await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn start_with_attributes<I: Serialize + ?Sized>(
+        &self,
+        workflow: &str,
+        id: Option<&str>,
+        input: &I,
+        attributes: serde_json::Value,
+    ) -> Result<StartReply, EmbeddedError> {
+        let attributes = read_attributes(attributes)?;
+        Ok(self.handle.start(StartRequest { attributes, ..request(workflow, id, input)? }).await?)
+    }
+
+    /// The newest instances of a workflow, at most 200, that have all these attributes.
+    pub async fn find(
+        &self,
+        workflow: &str,
+        attributes: serde_json::Value,
+    ) -> Result<Vec<InstanceView>, EmbeddedError> {
+        let filter = Filter {
+            workflow: Some(WorkflowName::new(workflow)?),
+            attributes: read_attributes(attributes)?,
+            ..Filter::default()
+        };
+        Ok(self.handle.store().instances(&filter, None, 200).await?.rows)
     }
 
     /// Starts up to 1,000 instances, each with an id or none and its input: all are checked before any is created, and the
@@ -310,8 +350,15 @@ fn request<I: Serialize + ?Sized>(
         retention: Retention::default(),
         pin: None,
         strict: None,
+        attributes: Vec::new(),
         message: None,
     })
+}
+
+fn read_attributes(object: serde_json::Value) -> Result<Vec<Attribute>, EmbeddedError> {
+    let object = serde_json::from_value(object);
+    let object = object.map_err(|_| AttributeError::NoPair("what is no object".to_owned()))?;
+    Ok(everstep_protocol::attribute::read(&object)?)
 }
 
 fn name(workflow: &str, id: &str) -> Result<NameKey, EmbeddedError> {

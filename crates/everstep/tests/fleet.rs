@@ -91,6 +91,7 @@ async fn run(installation: &Installation) -> Vec<Fact> {
         retention: everstep_protocol::start::Retention::default(),
         pin: None,
         strict: None,
+        attributes: Vec::new(),
         message: None,
     };
     handle.start(start).await.unwrap();

@@ -73,7 +73,7 @@ counter! {
     Epoch(u64)
 }
 counter! {
-    /// One journal of an instance: 1, then one more per restart.
+    /// One journal of an instance: 1, then one more per restart and per continue-as-new.
     Run(u32)
 }
 counter! {

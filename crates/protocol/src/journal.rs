@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Attempt, BuildName, Call, CallHash, EventKey, EventType, Failure, Fingerprint, FunctionName, Generation,
-    Millis, Payload, Policy, Pool, Position, SessionId, StepKey, Timestamp,
+    Attempt, Attribute, BuildName, Call, CallHash, EventKey, EventType, Failure, Fingerprint, FunctionName,
+    Generation, Millis, Payload, Policy, Pool, Position, SessionId, StepKey, Timestamp,
 };
 
 /// One entry of a journal.
@@ -49,6 +49,8 @@ pub enum Fact {
     Closed(Closed),
     /// Somebody cancelled the instance: the calls open at this entry end with it (rule P30).
     Cancelled(Cancelled),
+    /// The body went on as the next generation, with this input: the last entry of its journal (rule P36).
+    Continued(Payload),
 }
 
 /// A cancel, as the body meets it.
@@ -71,6 +73,9 @@ pub struct Started {
     pub seed: [u8; 32],
     /// Which generation this journal begins.
     pub generation: Generation,
+    /// The attributes that it begins with (rule P37).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attributes: Vec<Attribute>,
 }
 
 /// The record of one ended attempt. Build, key and policy stand in every one (rules P8, L1).
@@ -344,6 +349,7 @@ impl Fact {
             Self::Closed(_) => 10,
             Self::Patched(_) => 14,
             Self::Cancelled(_) => 12,
+            Self::Continued(_) => 21,
         }
     }
 
@@ -363,6 +369,7 @@ impl Fact {
             Self::Closed(_) => "closed",
             Self::Patched(_) => "patched",
             Self::Cancelled(_) => "cancelled",
+            Self::Continued(_) => "continued",
         }
     }
 
@@ -381,6 +388,7 @@ impl Fact {
             | Self::Parked(_)
             | Self::Retried
             | Self::Cancelled(_)
+            | Self::Continued(_)
             | Self::Ended(_) => None,
         }
     }
@@ -389,7 +397,11 @@ impl Fact {
     #[must_use]
     pub fn payload_bytes(&self) -> u64 {
         let bytes = match self {
-            Self::Started(started) => started.input.len(),
+            Self::Started(started) => {
+                let bytes =
+                    |attribute: &Attribute| attribute.value.as_ref().map_or(0, |value| value.as_json().len());
+                started.input.len() + started.attributes.iter().map(bytes).sum::<usize>()
+            }
             Self::Attempted(attempted) => match &attempted.outcome {
                 Outcome::Succeeded(output) => return attempt_bytes(Ok(output)),
                 Outcome::Failed { failure, .. } => {
@@ -402,6 +414,7 @@ impl Fact {
                 Wait::Remote(remote) => remote.input.len(),
             },
             Self::Ended(End::Complete(output)) => output.len(),
+            Self::Continued(input) => input.len(),
             Self::Ended(End::Errored(failure)) => failure.message.len(),
             Self::Ended(End::Terminated { .. } | End::Cancelled { .. })
             | Self::Cancelled(_)

@@ -4,6 +4,7 @@
 //!
 //! No I/O, no clock, no async. The engine decides with these types, the store writes them, the broker carries them.
 
+pub mod attribute;
 pub mod call;
 pub mod duration;
 pub mod event;
@@ -21,6 +22,7 @@ pub mod start;
 pub mod topology;
 pub mod wire;
 
+pub use attribute::{Attribute, AttributeError, AttributeValue};
 pub use call::{Call, CallHash, CallKind};
 pub use duration::Millis;
 pub use failure::{Failure, FailureKind};
@@ -29,7 +31,8 @@ pub use id::{
 };
 pub use key::{Fingerprint, StepKey};
 pub use name::{
-    BuildName, CallName, EventKey, EventType, FunctionName, InstanceId, Namespace, Pool, WorkflowName,
+    AttributeName, BuildName, CallName, EventKey, EventType, FunctionName, InstanceId, Namespace, Pool,
+    WorkflowName,
 };
 pub use payload::Payload;
 pub use pin::Pin;

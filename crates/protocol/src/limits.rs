@@ -56,5 +56,8 @@ pub const PAYLOAD_BYTES_MAX: u64 = 8 << 20;
 /// Bytes of what an attempt may tell of its progress: a place to go on from, carried by every heartbeat while it runs.
 pub const PROGRESS_BYTES: usize = 4 << 10;
 
+/// Bytes of the state that a workflow publishes (rule P37).
+pub const STATE_BYTES: usize = 16 << 10;
+
 /// The most entries' bytes in one engine message (rules W20, W26); what is larger goes in parts.
 pub const PART_BYTES: usize = 512 * 1024;

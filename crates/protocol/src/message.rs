@@ -4,9 +4,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Attempt, BuildName, Call, CallHash, CoordinatorId, Epoch, EventKey, EventType, Failure, Fingerprint,
-    FunctionName, Generation, Incarnation, InstanceId, InstanceUid, Millis, Namespace, Payload, Policy, Pool,
-    Position, Run, SessionId, StepKey, Timestamp, WorkflowName,
+    Attempt, Attribute, BuildName, Call, CallHash, CoordinatorId, Epoch, EventKey, EventType, Failure,
+    Fingerprint, FunctionName, Generation, Incarnation, InstanceId, InstanceUid, Millis, Namespace, Payload,
+    Policy, Pool, Position, Run, SessionId, StepKey, Timestamp, WorkflowName,
     journal::{Closed, End, Entry, Parked, Progress, Remote},
     limits::Limits,
 };
@@ -174,6 +174,12 @@ pub struct Report {
     /// With a suspend: the holder means to keep the body, so that a grant to it need not bring the journal anew (rule W27).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cached: bool,
+    /// The state that the body has published since it was last reported (rule P37). Of a fold it is what the fold came to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<Payload>,
+    /// The attributes that the body has set or removed since they were last reported; the same holds for them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attributes: Vec<Attribute>,
 }
 
 /// The end of one attempt, as its worker saw it.
@@ -269,6 +275,25 @@ pub enum Then {
     End(End),
     /// The body cannot go on without a person.
     Park(Parked),
+    /// The body goes on as the next generation of its instance (rule P36).
+    Again(Again),
+}
+
+/// How the next generation of an instance begins.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Again {
+    /// Its input.
+    pub input: Payload,
+    /// Its random bytes (rule W33): the keyed hash of those of the generation before, so that a body that is run again comes to
+    /// the same.
+    #[serde(with = "serde_bytes")]
+    pub seed: [u8; 32],
+    /// Why the instance was cancelled, where it was: the cancel goes on with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cancelled: Option<String>,
+    /// All attributes of the instance.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attributes: Vec<Attribute>,
 }
 
 /// What a coordinator sends to a worker's inbox.

@@ -83,6 +83,14 @@ fn is_dots(text: &str) -> bool {
     matches!(text, "." | "..")
 }
 
+const ATTRIBUTE: Rule = Rule {
+    holds: |text| {
+        (1..=64).contains(&text.len())
+            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte))
+    },
+    words: "1 to 64 of the characters A-Z, a-z, 0-9, _, - and .",
+};
+
 macro_rules! name {
     ($(#[$doc:meta])* $name:ident, $field:literal, $rule:expr) => {
         $(#[$doc])*
@@ -225,6 +233,11 @@ name! {
 name! {
     /// The correlation key of an event: 1 to 100 characters of any Unicode, no control characters (P26).
     EventKey, "event key", EVENT
+}
+
+name! {
+    /// The name of an attribute: 1 to 64 of `[A-Za-z0-9_.-]` (P37).
+    AttributeName, "attribute name", ATTRIBUTE
 }
 
 impl Default for Namespace {

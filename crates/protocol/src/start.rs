@@ -3,11 +3,15 @@
 mod retention;
 pub(crate) mod strict;
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 pub use self::retention::Retention;
 use self::strict::Strict;
-use crate::{InstanceId, Payload, Pin, WorkflowName, name::NameError, payload::PayloadError};
+use crate::{
+    Attribute, AttributeError, InstanceId, Payload, Pin, WorkflowName, name::NameError, payload::PayloadError,
+};
 
 /// What a start message's body says, after the checks at the edge.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,6 +28,8 @@ pub struct StartMessage {
     pub pin: Option<Pin>,
     /// Whether the start is refused if no worker serves the workflow, where it differs from the installation (rule P35).
     pub strict: Option<bool>,
+    /// What it can be found by (rule P37).
+    pub attributes: Vec<Attribute>,
 }
 
 /// How a body is encoded.
@@ -60,7 +66,7 @@ pub enum StartError {
     #[error("the body is not readable: {0}")]
     Body(String),
     /// The body has a field that is not known.
-    #[error("{0}; the fields are workflow, id, input, retention, pin, strict")]
+    #[error("{0}; the fields are workflow, id, input, retention, pin, strict, attributes")]
     Field(String),
     /// The body asks for something that this version does not offer.
     #[error("field {0:?} is not supported by this version; leave it out")]
@@ -68,6 +74,9 @@ pub enum StartError {
     /// A name breaks its rule.
     #[error(transparent)]
     Name(#[from] NameError),
+    /// The attributes are not acceptable.
+    #[error(transparent)]
+    Attributes(#[from] AttributeError),
     /// The input is not acceptable.
     #[error("the input is not acceptable: {0}")]
     Input(#[from] PayloadError),
@@ -95,7 +104,8 @@ impl StartError {
             Self::Body(_) => "body",
             Self::Field(_) => "unknown_field",
             Self::NotSupported(_) => "not_supported",
-            Self::Name(_) => "name",
+            Self::Name(_) | Self::Attributes(AttributeError::Name(_)) => "name",
+            Self::Attributes(_) => "attributes",
             Self::Input(_) => "input",
             Self::TooLarge { .. } => "too_large",
             Self::NoIdentity => "no_identity",
@@ -158,7 +168,7 @@ struct Body {
     #[serde(default)]
     strict: Option<bool>,
     #[serde(default)]
-    attributes: Option<serde::de::IgnoredAny>,
+    attributes: Option<BTreeMap<String, serde_json::Value>>,
 }
 
 #[derive(Deserialize)]
@@ -178,7 +188,7 @@ struct JsonBody<'a> {
     #[serde(default)]
     strict: Option<bool>,
     #[serde(default)]
-    attributes: Option<serde::de::IgnoredAny>,
+    attributes: Option<BTreeMap<String, serde_json::Value>>,
 }
 
 impl StartMessage {
@@ -187,13 +197,13 @@ impl StartMessage {
         if !is_map(encoding, body) {
             return Err(StartError::Body("it is not a map of fields".to_owned()));
         }
-        let (workflow, id, input, rest, unsupported) = match encoding {
+        let (workflow, id, input, rest, attributes, has_token) = match encoding {
             Encoding::Json => {
                 let body: JsonBody<'_> =
                     serde_json::from_slice(body).map_err(|error| refused(&error.to_string()))?;
                 let input = body.input.map(|raw| Payload::from_text(raw.get())).transpose()?;
-                let unsupported = [body.token.is_some(), body.attributes.is_some()];
-                (body.workflow, body.id, input, (body.retention, body.pin, body.strict), unsupported)
+                let rest = (body.retention, body.pin, body.strict);
+                (body.workflow, body.id, input, rest, body.attributes, body.token.is_some())
             }
             Encoding::MessagePack => {
                 let Strict(value) =
@@ -201,20 +211,20 @@ impl StartMessage {
                 let body: Body =
                     serde_json::from_value(value).map_err(|error| refused(&error.to_string()))?;
                 let input = body.input.map(|input| Payload::encode(&input)).transpose()?;
-                let unsupported = [body.token.is_some(), body.attributes.is_some()];
-                (body.workflow, body.id, input, (body.retention, body.pin, body.strict), unsupported)
+                let rest = (body.retention, body.pin, body.strict);
+                (body.workflow, body.id, input, rest, body.attributes, body.token.is_some())
             }
         };
-        let names = ["token", "attributes"];
-        if let Some((name, _)) = names.into_iter().zip(unsupported).find(|(_, present)| *present) {
-            return Err(StartError::NotSupported(name));
+        if has_token {
+            return Err(StartError::NotSupported("token"));
         }
+        let attributes = crate::attribute::read(&attributes.unwrap_or_default())?;
         let input = input.unwrap_or_else(Payload::null);
         check_input(&input, input_limit)?;
         let id = id.map(InstanceId::new).transpose()?;
         let (retention, pin, strict) = rest;
         let retention = retention.unwrap_or_default();
-        Ok(Self { workflow: WorkflowName::new(workflow)?, id, input, retention, pin, strict })
+        Ok(Self { workflow: WorkflowName::new(workflow)?, id, input, retention, pin, strict, attributes })
     }
 }
 
@@ -303,6 +313,22 @@ mod tests {
     }
 
     #[test]
+    fn p37_a_start_has_attributes() {
+        let body = r#"{"workflow":"fulfil","attributes":{"region":"eu","n":1.0,"vip":true}}"#;
+        let packed: serde_json::Value = serde_json::from_str(body).unwrap();
+        let packed = rmp_serde::to_vec_named(&packed).unwrap();
+        for (encoding, body) in [(Encoding::Json, body.as_bytes()), (Encoding::MessagePack, &packed)] {
+            let start = StartMessage::parse(encoding, body, LIMIT).unwrap();
+            let shown: Vec<_> = start
+                .attributes
+                .iter()
+                .map(|attribute| format!("{}={}", attribute.name, attribute.value.as_ref().unwrap()))
+                .collect();
+            assert_eq!(shown, ["n=1", "region=\"eu\"", "vip=true"]);
+        }
+    }
+
+    #[test]
     fn w40_an_absent_input_is_null() {
         assert_eq!(parse(r#"{"workflow":"fulfil"}"#).unwrap().input, Payload::null());
     }
@@ -328,6 +354,8 @@ mod tests {
             (r#"{"workflow":"Fulfil"}"#, "name"),
             (r#"{"workflow":"fulfil","id":"a b"}"#, "name"),
             (r#"{"workflow":"fulfil","token":"t"}"#, "not_supported"),
+            (r#"{"workflow":"fulfil","attributes":{"a":[]}}"#, "attributes"),
+            (r#"{"workflow":"fulfil","attributes":{"a b":1}}"#, "name"),
             (&long, "too_large"),
         ];
         for (body, code) in cases {

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::host::{Body, StepFn, begin, step_fn};
-use crate::{Error, Step, Workflow};
+use crate::{Error, Outcome, Step, Workflow};
 
 /// A workflow: a name and a function. `#[workflow]` makes one of an async function.
 pub trait Definition: Send + Sync + 'static {
@@ -45,7 +45,7 @@ impl<In, F> FnDefinition<In, F> {
 impl<In, Out, E, F, Fut> Definition for FnDefinition<In, F>
 where
     In: DeserializeOwned + 'static,
-    Out: Serialize,
+    Out: Outcome<In>,
     E: Into<Error>,
     F: Fn(Workflow, In) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<Out, E>> + Send + 'static,

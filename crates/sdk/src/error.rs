@@ -65,6 +65,12 @@ impl Error {
         self
     }
 
+    /// The same error of another kind.
+    pub(crate) fn of_kind(mut self, kind: FailureKind) -> Self {
+        self.0.kind = kind;
+        self
+    }
+
     /// Asks for the next attempt after this time, taken as it is: no multiplier, no jitter (rule P12). A text that is
     /// no duration makes this a permanent error that names the text, rather than a delay that nobody asked for.
     ///

@@ -47,8 +47,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use everstep_protocol::{
-    Call, Failure, Generation, InstanceId, InstanceUid, Namespace, Position, Run, Timestamp, WorkflowName,
-    journal::Delivered,
+    Attribute, Call, Failure, Generation, InstanceId, InstanceUid, Namespace, Position, Run, Timestamp,
+    WorkflowName, journal::Delivered,
 };
 
 pub use crate::definition::{Definition, RemoteFunction};
@@ -66,8 +66,17 @@ use turn::{Act, Turn};
 /// A body that wakes itself this often without becoming still is reported as spinning.
 const ROUNDS_MAX: u32 = 10_000;
 
-/// The future of one workflow body, its output encoded.
-pub type Body = Pin<Box<dyn Future<Output = Result<Payload, Failure>> + Send>>;
+/// The future of one workflow body, what it returns encoded.
+pub type Body = Pin<Box<dyn Future<Output = Result<Returned, Failure>> + Send>>;
+
+/// What a body returned without an error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Returned {
+    /// The instance is complete, with this output.
+    Done(Payload),
+    /// It goes on as its next generation, with this input (rule P36).
+    Again(Payload),
+}
 
 /// Which instance a body runs for.
 #[derive(Clone, Debug)]
@@ -103,6 +112,10 @@ pub struct Polled {
     /// Calls that the body dropped with an event that it had not looked at, each with the position of the entry that brought
     /// it: to the body it never came (rule P22).
     pub untaken: Vec<(Call, Position)>,
+    /// The state that the body has published last in this poll (rule P37).
+    pub published: Option<Payload>,
+    /// The attributes that it has set or removed.
+    pub attributes: Vec<Attribute>,
     /// What the body does now.
     pub state: BodyState,
 }
@@ -114,6 +127,8 @@ pub enum BodyState {
     Pending,
     /// It has ended; it must not be polled again.
     Done(Result<Payload, Failure>),
+    /// It goes on as new, with this input; it must not be polled again (rule P36).
+    Again(Payload),
     /// It has panicked, with this message; it must not be polled again (rule W34).
     Panicked(String),
     /// It asks for a recorded output in a type that this one does not fit; it must not be polled again (rule P41).
@@ -150,13 +165,14 @@ impl Host {
     pub fn poll(&self, body: &mut Body, seen: Position, now: Timestamp) -> Polled {
         self.shared.lock().see(seen, now);
         let state = self.poll_until_still(body);
-        if matches!(state, BodyState::Done(_) | BodyState::Panicked(_) | BodyState::Misfit(_)) {
+        if !matches!(state, BodyState::Pending | BodyState::Foreign | BodyState::Spinning) {
             self.shared.waker.close();
         }
-        let (mut made, mut dropped, mut untaken) = {
+        let (mut made, mut dropped, mut untaken, (published, attributes)) = {
             let mut state = self.shared.lock();
             let untaken = std::mem::take(&mut state.untaken);
-            (std::mem::take(&mut state.made), std::mem::take(&mut state.dropped), untaken)
+            let shown = state.shown.take();
+            (std::mem::take(&mut state.made), std::mem::take(&mut state.dropped), untaken, shown)
         };
         if matches!(state, BodyState::Panicked(_) | BodyState::Misfit(_)) {
             // What unwinding dropped, or the body without its outcome, the body did not drop.
@@ -165,7 +181,7 @@ impl Host {
         }
         made.sort_by_key(|made| made.number);
         dropped.sort_unstable();
-        Polled { made, dropped, untaken, state }
+        Polled { made, dropped, untaken, published, attributes, state }
     }
 
     fn poll_until_still(&self, body: &mut Body) -> BodyState {
@@ -180,7 +196,9 @@ impl Host {
                 return BodyState::Misfit(misfit);
             }
             match polled {
-                Ok(Poll::Ready(result)) => return BodyState::Done(result),
+                Ok(Poll::Ready(Ok(Returned::Again(input)))) => return BodyState::Again(input),
+                Ok(Poll::Ready(Ok(Returned::Done(output)))) => return BodyState::Done(Ok(output)),
+                Ok(Poll::Ready(Err(failure))) => return BodyState::Done(Err(failure)),
                 Err(message) => return BodyState::Panicked(message),
                 Ok(Poll::Pending) if self.foreign_wake() => return BodyState::Foreign,
                 Ok(Poll::Pending) if self.shared.waker.take_own_wake() => {}
@@ -194,7 +212,7 @@ impl Host {
         &self,
         body: &mut Body,
         context: &mut Context<'_>,
-    ) -> Result<Poll<Result<Payload, Failure>>, String> {
+    ) -> Result<Poll<Result<Returned, Failure>>, String> {
         let _turn = Turn::begin(self.shared.token, Act::Poll);
         // Without this, tokio's budget would make `select!` yield by a wake from outside the poll.
         let mut body = tokio::task::unconstrained(body.as_mut());
@@ -248,6 +266,26 @@ impl Host {
             let message = panic_message(panic.as_ref());
             tracing::warn!(instance = %self.shared.info.id, message, "a destructor of the workflow's body panicked");
         }
+    }
+
+    /// The attributes that the instance has before its first poll.
+    pub fn begin_with(&self, attributes: &[Attribute]) {
+        let set = attributes
+            .iter()
+            .filter_map(|attribute| Some((attribute.name.clone(), attribute.value.clone()?)));
+        self.shared.lock().shown.attributes.extend(set);
+    }
+
+    /// All attributes of the instance, as the body has set them.
+    #[must_use]
+    pub fn attributes(&self) -> Vec<Attribute> {
+        self.shared.lock().shown.all()
+    }
+
+    /// The random bytes of the generation that follows this one (rule W33): as hard to guess as its own.
+    #[must_use]
+    pub fn next_seed(&self) -> [u8; 32] {
+        *blake3::Hasher::new_keyed(&self.shared.seed).update(b"generation").finalize().as_bytes()
     }
 
     /// Whether something woke the body outside every poll and every feed: a timer, a spawned task (rule W30). Stays

@@ -33,10 +33,12 @@
 //!
 //! [`host`] is the other side: what a worker drives. Workflow code has no use for it.
 
+mod attributes;
 mod call;
 mod definition;
 mod error;
 pub mod host;
+mod next;
 mod parallel;
 mod random;
 mod registry;
@@ -44,6 +46,7 @@ mod retry;
 mod step;
 mod workflow;
 
+pub use attributes::IntoAttribute;
 pub use call::{
     Event, EventCall, EventsCall, IntoTimestamp, Patched, RemoteCall, RemoteCalls, Sleep, StepCall,
 };
@@ -52,6 +55,7 @@ pub use everstep_macros::workflow;
 pub use everstep_protocol::duration::IntoMillis;
 pub use everstep_protocol::policy::{Backoff, Limit};
 pub use everstep_protocol::{FailureKind, Millis, Policy, Timestamp};
+pub use next::{Next, Outcome};
 pub use parallel::{Each, Either, Joined, Race};
 pub use random::Random;
 pub use registry::{Registry, RegistryError};

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::definition::{Definition, FnDefinition, FnRemote, RemoteFunction};
-use crate::{Error, Step, Workflow};
+use crate::{Error, Outcome, Step, Workflow};
 
 /// The workflows and remote functions of one worker.
 ///
@@ -90,7 +90,7 @@ impl Registry {
     pub fn workflow_fn<In, Out, E, F, Fut>(self, name: &str, function: F) -> Self
     where
         In: DeserializeOwned + 'static,
-        Out: Serialize,
+        Out: Outcome<In>,
         E: Into<Error>,
         F: Fn(Workflow, In) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Out, E>> + Send + 'static,
@@ -102,7 +102,7 @@ impl Registry {
     pub fn pinned_workflow_fn<In, Out, E, F, Fut>(self, name: &str, function: F) -> Self
     where
         In: DeserializeOwned + 'static,
-        Out: Serialize,
+        Out: Outcome<In>,
         E: Into<Error>,
         F: Fn(Workflow, In) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Out, E>> + Send + 'static,

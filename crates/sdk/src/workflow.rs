@@ -16,7 +16,7 @@ use crate::call::{
 };
 use crate::host::{Shared, Spec, step_fn};
 use crate::random::{self, Random};
-use crate::{Error, Step};
+use crate::{Error, IntoAttribute, Next, Step};
 
 /// What a workflow function does its work through. Cheap to clone; clones are the same context.
 ///
@@ -393,10 +393,101 @@ impl Workflow {
         self.shared.info.namespace.as_str()
     }
 
-    /// Which run of the instance this is: 1, then one more per restart.
+    /// Which run of the instance this is, each of which has a journal of its own: 1, then one more per restart and per generation.
     #[must_use]
     pub fn run(&self) -> u32 {
         self.shared.info.run.0
+    }
+
+    /// Publishes the state of this instance, in place of the one before: any value of at most 16 KiB of JSON, which everybody may read
+    /// at any time without running code (rule P37): over HTTP, by `everstep instances get`, of an embedded system. It travels with
+    /// the next report, when a step has ended, a wait opens, or the instance suspends or ends, and stays after the end.
+    ///
+    /// ```
+    /// # use everstep_sdk::{Error, Step, Workflow};
+    /// # async fn ship(_: Step, item: u64) -> Result<(), Error> { Ok(()) }
+    /// # async fn body(cx: Workflow, items: Vec<u64>) -> Result<(), Error> {
+    /// for (done, item) in items.iter().enumerate() {
+    ///     cx.publish(&(done, items.len()))?;
+    ///     cx.step("ship", item, ship).await?;
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// Of a state that is too large or has no JSON form; the one before stays.
+    ///
+    /// # Panics
+    /// Outside the workflow function.
+    pub fn publish(&self, state: &impl Serialize) -> Result<(), Error> {
+        self.must_be_polling("publish");
+        self.shared.lock().shown.publish(state)
+    }
+
+    /// Sets an attribute, by which this instance can be found in lists (rule P37): a name of 1 to 64 of `A-Z a-z 0-9 _ - .`, and a
+    /// text of at most 256 characters, a number or a `bool`; at most 32 of them. It travels like [`publish`](Self::publish).
+    ///
+    /// ```
+    /// # use everstep_sdk::{Error, Workflow};
+    /// # async fn body(cx: Workflow) -> Result<(), Error> {
+    /// cx.set_attribute("stage", "packed")?;
+    /// cx.set_attribute("parcels", 3)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// Of a name or value that breaks its rule, and of a 33rd attribute; nothing has changed.
+    ///
+    /// # Panics
+    /// Outside the workflow function.
+    pub fn set_attribute(&self, name: impl AsRef<str>, value: impl IntoAttribute) -> Result<(), Error> {
+        self.must_be_polling("set_attribute");
+        self.shared.lock().shown.set(name.as_ref(), value.into_attribute())
+    }
+
+    /// Removes an attribute; one that is not set is removed already.
+    ///
+    /// # Errors
+    /// Of a name that breaks its rule.
+    ///
+    /// # Panics
+    /// Outside the workflow function.
+    pub fn remove_attribute(&self, name: impl AsRef<str>) -> Result<(), Error> {
+        self.must_be_polling("remove_attribute");
+        self.shared.lock().shown.remove(name.as_ref())
+    }
+
+    /// An attribute as the start or this workflow set it last; none if it is not set or of another type.
+    ///
+    /// # Panics
+    /// Outside the workflow function.
+    #[must_use]
+    pub fn attribute<T: DeserializeOwned>(&self, name: impl AsRef<str>) -> Option<T> {
+        self.must_be_polling("attribute");
+        let state = self.shared.lock();
+        let value = state.shown.attributes.get(name.as_ref())?.as_json().to_owned();
+        drop(state);
+        Payload::from_trusted(value).decode().ok()
+    }
+
+    /// Goes on as new, as the next generation of this instance: `return cx.continue_as_new(input)` is `return
+    /// Ok(Next::Again(input))`. See [`Next`].
+    ///
+    /// ```
+    /// # use everstep_sdk::{Error, Next, Workflow};
+    /// async fn count(cx: Workflow, round: u64) -> Result<Next<u64, u64>, Error> {
+    ///     cx.sleep("a while", "1 hour").await?;
+    ///     if round < 1_000_000 {
+    ///         return cx.continue_as_new(round + 1);
+    ///     }
+    ///     Ok(Next::Done(round))
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// None of its own.
+    pub fn continue_as_new<In, Out, E>(&self, input: In) -> Result<Next<In, Out>, E> {
+        Ok(Next::Again(input))
     }
 
     /// Which generation this is: 1, then one more per continue-as-new.

@@ -50,6 +50,7 @@ const fn main(fact: &Fact) -> Option<&Payload> {
         },
         Fact::Delivered(delivered) => Some(&delivered.payload),
         Fact::Ended(End::Complete(output)) => Some(output),
+        Fact::Continued(input) => Some(input),
         Fact::Ended(End::Errored(_) | End::Terminated { .. } | End::Cancelled { .. })
         | Fact::Fired { .. }
         | Fact::Lost(_)
@@ -74,6 +75,7 @@ const fn main_mut(fact: &mut Fact) -> Option<&mut Payload> {
         },
         Fact::Delivered(delivered) => Some(&mut delivered.payload),
         Fact::Ended(End::Complete(output)) => Some(output),
+        Fact::Continued(input) => Some(input),
         Fact::Ended(End::Errored(_) | End::Terminated { .. } | End::Cancelled { .. })
         | Fact::Fired { .. }
         | Fact::Lost(_)
@@ -142,6 +144,7 @@ mod tests {
             input: text.clone(),
             seed: std::array::from_fn(|i| i as u8),
             generation: Generation(2),
+            attributes: Vec::new(),
         };
         let opened = |wait| {
             let build = matches!(wait, Wait::Remote(_)).then(|| "b1".parse().unwrap());
@@ -180,6 +183,7 @@ mod tests {
             (Fact::Parked(Parked { code: ParkCode::Poison, message: "m".to_owned() }), false),
             (Fact::Patched(Patched { call: call(), called_after: Position(9) }), false),
             (Fact::Retried, false),
+            (Fact::Continued(text.clone()), true),
             (Fact::Ended(End::Complete(text)), true),
             (Fact::Ended(End::Errored(failure)), false),
             (Fact::Ended(End::Terminated { reason: None }), false),

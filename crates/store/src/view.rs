@@ -6,8 +6,8 @@ use everstep_engine::{
     rows::{Control, WaitKind},
 };
 use everstep_protocol::{
-    BuildName, Call, Epoch, EventType, Generation, InstanceId, InstanceUid, Namespace, Pin, Position, Run,
-    SessionId, Timestamp, WorkflowName,
+    Attribute, BuildName, Call, Epoch, EventType, Generation, InstanceId, InstanceUid, Namespace, Payload,
+    Pin, Position, Run, SessionId, Timestamp, WorkflowName,
     journal::{End, Parked},
 };
 
@@ -88,6 +88,10 @@ pub struct InstanceView {
     pub parked: Option<(Timestamp, Parked)>,
     /// How it ended.
     pub end: Option<End>,
+    /// What it can be found by (rule P37).
+    pub attributes: Vec<Attribute>,
+    /// What its workflow has published last, and when that was reported; not in lists.
+    pub state: Option<(Timestamp, Payload)>,
 }
 
 /// Which instances to list.
@@ -104,6 +108,8 @@ pub struct Filter {
     pub open: bool,
     /// With how each has ended, and the open question of what is parked is there in any case.
     pub ends: bool,
+    /// Only what has all these attributes, with these values.
+    pub attributes: Vec<Attribute>,
 }
 
 /// Where a page ended: the internal id of its last row. Ids are ordered by creation, so new instances never shift a page.

@@ -64,6 +64,7 @@ suites! {
         w06_heartbeats_say_which_holders_are_to_let_go,
         p30_a_cancel_clears_what_is_open_and_has_a_deadline,
         p31_a_new_run_has_its_own_journal_and_the_earlier_one_stays,
+        p36_journals_before_the_last_generation_are_removed_in_small_parts,
         p32_what_is_past_its_retention_is_found_and_deleted_in_small_parts,
     },
     remote::{
@@ -77,6 +78,7 @@ suites! {
         p22_an_event_finds_the_oldest_wait,
         p22_an_event_that_returns_keeps_its_payload,
         p31_what_an_earlier_run_got_does_not_return,
+        p36_an_event_that_returned_outlives_the_journal_that_it_was_in,
         p24_an_event_is_known_by_its_id,
         p25_unread_and_mistyped_events_are_shown,
         p26_a_key_takes_only_its_own,
@@ -145,5 +147,7 @@ suites! {
         pages_are_not_shifted_by_new_instances,
         p35_a_workflow_is_served_while_a_session_lives,
         waits_are_shown_earliest_first,
+        p37_lists_filter_by_attributes_and_status,
+        p37_attributes_and_state_are_replaced_and_last_as_long_as_their_instance,
     },
 }

@@ -7,13 +7,13 @@ mod fixture;
 
 use everstep_store::{
     StatusWord,
-    postgres::{PostgresSettings, ended_lists, hot_statements, migrate, open_list},
+    postgres::{PostgresSettings, attribute_list, ended_lists, hot_statements, migrate, open_list},
 };
 use tokio_postgres::{Client, NoTls};
 
 /// What of each index a search must name: enough to find few rows, however many an installation has. Where the first column is
 /// a namespace or a workflow, that alone is nearly the whole index.
-const SELECTIVE: [(&str, &[&str]); 24] = [
+const SELECTIVE: [(&str, &[&str]); 26] = [
     ("instance_pkey", &["id"]),
     ("instance_name_pkey", &["namespace", "workflow", "id"]),
     ("message_decision_pkey", &["namespace", "workflow", "app_id", "message_id"]),
@@ -36,6 +36,8 @@ const SELECTIVE: [(&str, &[&str]); 24] = [
     ("event_by_call", &["instance", "call"]),
     ("control_pkey", &["instance"]),
     ("ended_pkey", &["instance"]),
+    ("attribute_pkey", &["instance"]),
+    ("published_pkey", &["instance"]),
     ("journal_cut_pkey", &["instance"]),
     ("outbox_pkey", &["instance"]),
 ];
@@ -142,6 +144,26 @@ async fn p40_the_list_of_what_is_open_reads_no_whole_table() {
         "{}",
         plan.join("\n")
     );
+}
+
+#[tokio::test]
+async fn p37_a_list_by_attributes_is_found_by_their_index() {
+    let database = fixture::Database::create().await;
+    migrate(&database.url).await.expect("the schema is made");
+    let config = PostgresSettings::new(&database.url).config().expect("the URL is good");
+    let (client, connection) = config.connect(NoTls).await.expect("it connects");
+    tokio::spawn(connection);
+    client.batch_execute(FILL).await.expect("it fills");
+    client.batch_execute("VACUUM ANALYZE").await.expect("it vacuums");
+    client.batch_execute(&format!("PREPARE list AS {}", attribute_list())).await.expect("it is prepared");
+    let max = "ffffffff-ffff-ffff-ffff-ffffffffffff";
+    for workflow in ["", "orders"] {
+        let of = format!("'shop', '{max}', 51, '{workflow}', 'a', '1', ARRAY['a', 'b'], ARRAY['1', '1']");
+        let plan = client.query(&format!("EXPLAIN EXECUTE list({of})"), &[]).await.expect("it is planned");
+        let plan = plan.iter().map(|row| row.get(0)).collect::<Vec<String>>().join("\n");
+        assert!(plan.contains("attribute_by_value"), "{plan}");
+        assert!(!plan.contains("Seq Scan"), "{plan}");
+    }
 }
 
 async fn check_all(client: &Client, when: &str, problems: &mut Vec<String>) {
@@ -266,6 +288,8 @@ INSERT INTO attention SELECT id, 1, 'broken', 'm' FROM instance;
 INSERT INTO operation SELECT id, 1, 'op', 'done' FROM instance;
 INSERT INTO control SELECT id, created_at FROM instance;
 INSERT INTO ended SELECT id, created_at, CASE WHEN created_at < 50 THEN 2 ELSE 1 END, namespace, workflow FROM instance;
-INSERT INTO journal_cut SELECT id FROM instance;
+INSERT INTO attribute SELECT id, namespace, n, '1' FROM instance, unnest(ARRAY['a', 'b']) n;
+INSERT INTO published SELECT id, 1, 1, '{}' FROM instance;
+INSERT INTO journal_cut SELECT id, 1 FROM instance;
 INSERT INTO outbox SELECT id, created_at, 1, 'k', 'm', '{}' FROM instance;
 ";

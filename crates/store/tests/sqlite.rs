@@ -64,6 +64,7 @@ fn start(id: &str) -> (InstanceUid, Input) {
             retention: everstep_engine::retention::Own::default(),
             pin: None,
             strict: false,
+            attributes: Vec::new(),
             message: None,
         })),
     )
@@ -93,6 +94,8 @@ fn report(instance: InstanceUid, epoch: u64, number: u64, seen: u64, then: Then)
         then,
         folded: false,
         cached: false,
+        state: None,
+        attributes: Vec::new(),
     }
 }
 

@@ -13,7 +13,7 @@ use everstep_protocol::{
     BuildName, InstanceId, InstanceUid, Millis, Namespace, Payload, Pool, Timestamp, WorkflowName,
     start::StartOutcome,
 };
-use everstep_sdk::{Error, IntoMillis, Registry, Step, host::Definition};
+use everstep_sdk::{Error, IntoMillis, Outcome, Registry, Step, host::Definition};
 use everstep_store::{InstanceView, StatusWord};
 use everstep_worker::watch::Watch;
 use serde::{Serialize, de::DeserializeOwned};
@@ -76,7 +76,7 @@ impl TestKit {
     pub fn workflow_fn<In, Out, E, F, Fut>(mut self, name: &str, function: F) -> Self
     where
         In: DeserializeOwned + 'static,
-        Out: Serialize,
+        Out: Outcome<In>,
         E: Into<Error>,
         F: Fn(everstep_sdk::Workflow, In) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Out, E>> + Send + 'static,
@@ -262,6 +262,7 @@ impl Kit {
             strict: None,
             message: None,
             retention: everstep_engine::retention::Own::default(),
+            attributes: Vec::new(),
         };
         let reply = self.system.handle.start(request).await.map_err(|error| refused(error.to_string()))?;
         match (reply.outcome, reply.id) {

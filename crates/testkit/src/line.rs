@@ -57,6 +57,7 @@ fn said(report: &Report) -> String {
         Then::Continue => None,
         Then::Suspend => Some("suspended".to_owned()),
         Then::End(_) => Some("ended".to_owned()),
+        Then::Again(_) => Some("went on as new".to_owned()),
         Then::Park(_) => Some("parked".to_owned()),
     };
     results.chain(opened).chain(then).collect::<Vec<_>>().join(", ")

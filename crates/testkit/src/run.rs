@@ -146,6 +146,12 @@ impl Run {
         Ok(view.status)
     }
 
+    /// The state that its workflow has published last (rule P37); none if it has published none yet.
+    pub async fn state<T: DeserializeOwned>(&self) -> Result<Option<T>, KitError> {
+        let state = self.view().await?.state;
+        state.map(|(_, state)| read(&format!("the state of {self}"), &state)).transpose()
+    }
+
     /// Everything that is known of it now: what it waits for, since when and until when.
     pub async fn view(&self) -> Result<InstanceView, KitError> {
         let view = self.kit.system.view(&self.name).await?;

@@ -23,16 +23,17 @@ mod reports;
 mod sleep;
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     fmt,
     sync::Arc,
 };
 
 use everstep_engine::{replay::Replay, report::Reporter};
 use everstep_protocol::{
-    Call, Epoch, Failure, InstanceUid, Payload, Position, Timestamp,
+    Attribute, AttributeName, AttributeValue, Call, Epoch, Failure, InstanceUid, Payload, Position,
+    Timestamp,
     journal::{Cancelled, ParkCode, Parked},
-    message::{Ack, AttemptEnd, Entries, Grant, Held, WorkerItem},
+    message::{Ack, Again, AttemptEnd, Entries, Grant, Held, WorkerItem},
 };
 use everstep_sdk::host::{Body, Host, InstanceInfo};
 use tokio::time::Instant;
@@ -70,6 +71,7 @@ pub struct Hosted {
     running: BTreeSet<u64>,
     ended: Vec<Ended>,
     told: Told,
+    shown: Shown,
     reports: Reports,
     linger: Linger,
     stop: Stop,
@@ -115,6 +117,27 @@ impl Told {
     }
 }
 
+/// What the body has published and set since it was last reported (rule P37).
+#[derive(Debug, Default)]
+struct Shown {
+    state: Option<Payload>,
+    attributes: BTreeMap<AttributeName, Option<AttributeValue>>,
+}
+
+impl Shown {
+    fn add(&mut self, state: Option<Payload>, attributes: Vec<Attribute>) {
+        if state.is_some() {
+            self.state = state;
+        }
+        self.attributes.extend(attributes.into_iter().map(|Attribute { name, value }| (name, value)));
+    }
+
+    fn take(&mut self) -> (Option<Payload>, Vec<Attribute>) {
+        let attributes = std::mem::take(&mut self.attributes).into_iter();
+        (self.state.take(), attributes.map(|(name, value)| Attribute { name, value }).collect())
+    }
+}
+
 /// A recorded wait of a call.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
@@ -144,6 +167,8 @@ enum Life {
     Waiting(Host, Body),
     /// It has returned.
     Done(Result<Payload, Failure>),
+    /// It goes on as the next generation.
+    Again(Again),
     /// It cannot go on.
     Parked(Parked),
 }
@@ -185,6 +210,7 @@ impl Hosted {
             running: BTreeSet::new(),
             ended: Vec::new(),
             told: Told::default(),
+            shown: Shown::default(),
             reports: Reports::after(grant.reports),
             linger: Linger::No,
             stop: Stop::No,

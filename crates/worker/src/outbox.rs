@@ -114,10 +114,12 @@ fn report_bytes(report: &Report) -> usize {
     let then = match &report.then {
         Then::Continue | Then::Suspend => 0,
         Then::End(everstep_protocol::journal::End::Complete(output)) => output.len(),
+        Then::Again(again) => again.input.len(),
         Then::End(_) | Then::Park(_) => FRAME_BYTES,
     };
     let closed: usize = report.closed.iter().map(|closed| 64 + closed.call.name.as_str().len()).sum();
-    FRAME_BYTES + results + opened + closed + then
+    let shown = report.state.as_ref().map_or(0, Payload::len) + 400 * report.attributes.len();
+    FRAME_BYTES + results + opened + closed + then + shown
 }
 
 /// About how many bytes the end of an attempt takes in a message.

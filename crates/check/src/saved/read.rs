@@ -26,6 +26,8 @@ impl Line {
                 input: payload(&need("input", self.input)?)?,
                 seed: self.seed.map_or(Ok([0; 32]), |seed| digits("seed", &seed))?,
                 generation: Generation(self.generation.unwrap_or(1)),
+                attributes: everstep_protocol::attribute::read(&self.attributes.into_iter().collect())
+                    .map_err(|error| format!("attributes: {error}"))?,
             }),
             "attempted" => Fact::Attempted(self.attempted()?),
             "opened" => Fact::Opened(self.opened()?),
@@ -55,6 +57,7 @@ impl Line {
                 message: self.message.unwrap_or_default(),
             }),
             "retried" => Fact::Retried,
+            "continued" => Fact::Continued(payload(&need("input", self.input)?)?),
             "ended" => Fact::Ended(self.ended()?),
             other => return Err(format!("kind: {other:?} is not known")),
         })

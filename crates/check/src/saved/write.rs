@@ -20,6 +20,7 @@ impl Line {
         match &entry.fact {
             Fact::Started(started) => Self {
                 generation: Some(started.generation.0),
+                attributes: everstep_protocol::attribute::object(&started.attributes),
                 seed: Some(hex::encode(started.seed)),
                 input: Some(raw(&started.input)),
                 ..line
@@ -42,6 +43,7 @@ impl Line {
             Fact::Parked(parked) => {
                 Self { code: Some(parked.code), message: Some(parked.message.clone()), ..line }
             }
+            Fact::Continued(input) => Self { input: Some(raw(input)), ..line },
             Fact::Ended(end) => line.of_end(end),
         }
     }

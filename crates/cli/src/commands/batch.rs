@@ -1,6 +1,6 @@
 //! `everstep start --batch`.
 
-use std::fmt::Write as _;
+use std::{collections::BTreeMap, fmt::Write as _};
 
 use everstep_protocol::{InstanceId, Payload, WorkflowName};
 use serde::Deserialize;
@@ -23,6 +23,8 @@ struct Line {
     id: Option<String>,
     #[serde(default)]
     input: Option<Box<RawValue>>,
+    #[serde(default)]
+    attributes: BTreeMap<String, serde_json::Value>,
 }
 
 /// Starts what stands in a file, all in one request, and prints one line each. Fails if any of them was not started.
@@ -63,11 +65,12 @@ fn read(file: &str, text: &str) -> Result<Vec<BatchItem>, Failure> {
 }
 
 fn item(line: &str) -> Result<BatchItem, String> {
-    let Line { id, input } = serde_json::from_str(line).map_err(|error| error.to_string())?;
+    let Line { id, input, attributes } = serde_json::from_str(line).map_err(|error| error.to_string())?;
     let id = id.unwrap_or_else(|| Uuid::now_v7().to_string());
     let id = InstanceId::new(id).map_err(|error| error.to_string())?;
     let input = input.as_deref().map_or("null", RawValue::get);
     let input = Payload::from_text(input).map_err(|error| format!("field input: {error}"))?;
     let input = RawValue::from_string(input.as_str().to_owned()).map_err(|error| error.to_string())?;
-    Ok(BatchItem { id, input })
+    let attributes = everstep_protocol::attribute::read(&attributes).map_err(|error| error.to_string())?;
+    Ok(BatchItem { id, input, attributes: everstep_protocol::attribute::object(&attributes) })
 }

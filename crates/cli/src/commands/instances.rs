@@ -4,7 +4,7 @@ use everstep_protocol::{BuildName, InstanceId, WorkflowName};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::{Asking, export, print};
+use super::{Asking, export, print, start::read_attribute};
 use crate::{
     answer::{self, Entry, Instance, Journal, Page},
     args::{Format, InstanceArgs, InstancesCommand, ListArgs},
@@ -91,8 +91,12 @@ fn print_instance(asking: &Asking, answer: &Answer) -> Result<(), Failure> {
 }
 
 async fn list(asking: &Asking, args: ListArgs) -> Result<(), Failure> {
-    let ListArgs { workflow, status, limit, cursor } = args;
-    let answer = asking.client.instances(&List { workflow, status, limit, cursor }).await?;
+    let ListArgs { workflow, status, attributes, limit, cursor } = args;
+    for attribute in &attributes {
+        read_attribute(attribute)?;
+    }
+    let list = List { workflow, status, attributes, limit, cursor };
+    let answer = asking.client.instances(&list).await?;
     asking.print(&answer, |text| {
         let page: Page = answer::read(text)?;
         if let Some(next) = page.next {

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use everstep_protocol::{InstanceId, Payload};
+use everstep_protocol::{Attribute, InstanceId, Payload};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
@@ -25,7 +25,9 @@ pub(super) async fn start(asking: &Asking, args: StartArgs) -> Result<(), Failur
         Some(id) => id,
         None => InstanceId::new(Uuid::now_v7().to_string()).expect("a UUID is a valid id"),
     };
-    let with = StartWith { retention: args.retention, pin: args.pin, strict: args.strict };
+    let attributes = args.attributes.iter().map(|words| read_attribute(words));
+    let attributes = everstep_protocol::attribute::object(&attributes.collect::<Result<Vec<_>, _>>()?);
+    let with = StartWith { retention: args.retention, pin: args.pin, strict: args.strict, attributes };
     let started = asking.client.start(&args.workflow, &id, &input, &with).await?;
     let verb = if started.status == 201 { "created" } else { "exists" };
     if !args.wait {
@@ -53,6 +55,11 @@ pub(super) async fn start(asking: &Asking, args: StartArgs) -> Result<(), Failur
             why: Some(show::why(&instance)).filter(|why| !why.is_empty()),
         }),
     }
+}
+
+/// An attribute as `name=value`.
+pub(super) fn read_attribute(words: &str) -> Result<Attribute, Failure> {
+    Attribute::from_words(words).map_err(|error| Failure::Usage(format!("--attribute: {error}")))
 }
 
 /// A value as JSON text, every digit as given; null if absent.

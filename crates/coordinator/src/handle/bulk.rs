@@ -92,7 +92,14 @@ impl Handle {
             Some(Statuses::Only(status)) => (false, Some(status)),
         };
         let (namespace, workflow) = (namespace.clone(), bulk.which.workflow.clone());
-        let filter = Filter { namespace, workflow, status, open, ends: bulk.which.error.is_some() };
+        let filter = Filter {
+            namespace,
+            workflow,
+            status,
+            open,
+            ends: bulk.which.error.is_some(),
+            ..Filter::default()
+        };
         Ok(self.shared.store.instances(&filter, cursor.as_ref(), PAGE).await?)
     }
 

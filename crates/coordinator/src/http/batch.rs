@@ -59,7 +59,7 @@ fn item(
     raw: &RawValue,
     input_limit: u64,
 ) -> Result<StartRequest, Refusal> {
-    let StartBody { id, input, retention, pin, strict } = read_json(raw.get().as_bytes())?;
+    let StartBody { id, input, retention, pin, strict, attributes } = read_json(raw.get().as_bytes())?;
     let message = operation.given.then(|| MessageKey {
         namespace: namespace.clone(),
         workflow: workflow.clone(),
@@ -74,6 +74,7 @@ fn item(
         retention,
         pin,
         strict,
+        attributes: everstep_protocol::attribute::read(&attributes)?,
         message,
     })
 }

@@ -1,5 +1,7 @@
 //! Starting, listing and showing instances.
 
+use std::collections::BTreeMap;
+
 use axum::{
     Json,
     extract::State,
@@ -8,7 +10,7 @@ use axum::{
 };
 use everstep_engine::start::{MessageKey, NameKey};
 use everstep_protocol::{
-    Fingerprint, InstanceId, InstanceUid, Namespace, Payload, Pin, WorkflowName,
+    Attribute, Fingerprint, InstanceId, InstanceUid, Namespace, Payload, Pin, WorkflowName,
     start::{Retention, StartOutcome, StartReply},
 };
 use everstep_store::{Cursor, Filter, StatusWord};
@@ -41,6 +43,8 @@ pub(super) struct StartBody<'a> {
     pub(super) pin: Option<Pin>,
     #[serde(default)]
     pub(super) strict: Option<bool>,
+    #[serde(default)]
+    pub(super) attributes: BTreeMap<String, serde_json::Value>,
 }
 
 /// `POST .../instances`: 201 if an instance was created, 200 if one with the same input exists, 409 if with another.
@@ -51,7 +55,7 @@ pub(super) async fn start(
     operation: Operation,
     body: JsonBody,
 ) -> Result<Response, Refusal> {
-    let StartBody { id, input, retention, pin, strict } = body.read()?;
+    let StartBody { id, input, retention, pin, strict, attributes } = body.read()?;
     let id = id.map(InstanceId::new).transpose()?;
     let input = read_input(input, handle.limits().input_bytes)?;
     let repeatable = id.is_some() || operation.given;
@@ -69,6 +73,7 @@ pub(super) async fn start(
         retention,
         pin,
         strict,
+        attributes: everstep_protocol::attribute::read(&attributes)?,
         message,
     };
     let asked = request.id.as_ref().map(ToString::to_string);
@@ -156,30 +161,64 @@ pub(super) fn not_found(name: &NameKey) -> Refusal {
     ))
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// What a list is asked for. `attribute` may be there several times, once for each `name=value` that is asked for.
+#[derive(Debug, Default)]
 pub(super) struct ListQuery {
     status: Option<String>,
     limit: Option<u32>,
     cursor: Option<String>,
+    attributes: Vec<Attribute>,
+}
+
+impl ListQuery {
+    fn read(pairs: Vec<(String, String)>) -> Result<Self, Refusal> {
+        let mut query = Self::default();
+        for (field, text) in pairs {
+            let refused = |why: &str| Refusal::Query(format!("{field}: {why}"));
+            let place = match field.as_str() {
+                "status" => &mut query.status,
+                "cursor" => &mut query.cursor,
+                "attribute" => {
+                    query.attributes.push(Attribute::from_words(&text)?);
+                    continue;
+                }
+                "limit" => {
+                    let number = text.parse().map_err(|_| refused("it must be a number"))?;
+                    if query.limit.replace(number).is_some() {
+                        return Err(refused("it is given twice"));
+                    }
+                    continue;
+                }
+                _ => {
+                    let known = "the fields are status, limit, cursor, attribute";
+                    return Err(Refusal::Query(format!("unknown field `{field}`, {known}")));
+                }
+            };
+            if place.replace(text).is_some() {
+                return Err(refused("it is given twice"));
+            }
+        }
+        everstep_protocol::attribute::check(&query.attributes)?;
+        Ok(query)
+    }
 }
 
 /// `GET /v1/{namespace}/workflows/{workflow}/instances`.
 pub(super) async fn list_of_workflow(
     State(handle): State<Handle>,
     WorkflowPath { namespace, workflow }: WorkflowPath,
-    Strict(query): Strict<ListQuery>,
+    Strict(query): Strict<Vec<(String, String)>>,
 ) -> Result<Json<Page>, Refusal> {
-    page(&handle, namespace, Some(workflow), query).await
+    page(&handle, namespace, Some(workflow), ListQuery::read(query)?).await
 }
 
 /// `GET /v1/{namespace}/instances`.
 pub(super) async fn list(
     State(handle): State<Handle>,
     NamespacePath(namespace): NamespacePath,
-    Strict(query): Strict<ListQuery>,
+    Strict(query): Strict<Vec<(String, String)>>,
 ) -> Result<Json<Page>, Refusal> {
-    page(&handle, namespace, None, query).await
+    page(&handle, namespace, None, ListQuery::read(query)?).await
 }
 
 async fn page(
@@ -191,7 +230,8 @@ async fn page(
     let limit = limit(query.limit, PAGE_DEFAULT, PAGE_MAX)?;
     let status = query.status.as_deref().map(read_status).transpose()?;
     let cursor = query.cursor.as_deref().map(read_cursor).transpose()?;
-    let filter = Filter { namespace, workflow, status, ..Filter::default() };
+    let attributes = query.attributes;
+    let filter = Filter { namespace, workflow, status, attributes, ..Filter::default() };
     let page = handle.store().instances(&filter, cursor.as_ref(), limit).await?;
     let instances = page.rows.into_iter().map(Instance::from).collect();
     Ok(Json(Page { instances, next: page.next.map(|cursor| cursor.0.to_string()) }))
@@ -239,6 +279,34 @@ mod tests {
         let refused = read_input(Some(&raw("[1,22]")), 5);
         assert!(matches!(refused, Err(Refusal::InputTooLarge { bytes: 6, limit: 5 })));
         assert!(matches!(read_input(None, 5), Ok(input) if input == Payload::null()));
+    }
+
+    #[test]
+    fn p37_a_list_is_asked_for_by_attributes() {
+        let read = |pairs: &[(&str, &str)]| {
+            let owned = |(field, text): &(&str, &str)| ((*field).to_owned(), (*text).to_owned());
+            ListQuery::read(pairs.iter().map(owned).collect())
+        };
+        let query =
+            read(&[("attribute", "region=eu"), ("limit", "3"), ("attribute", "n=1.0")]).expect("it is read");
+        let shown: Vec<_> = query
+            .attributes
+            .iter()
+            .map(|attribute| {
+                format!("{} {}", attribute.name, attribute.value.as_ref().expect("it has a value"))
+            })
+            .collect();
+        assert_eq!((shown, query.limit), (vec!["region \"eu\"".to_owned(), "n 1".to_owned()], Some(3)));
+        for pairs in [
+            &[("attribute", "region")][..],
+            &[("attribute", "a b=1")],
+            &[("limit", "x")],
+            &[("limit", "1"), ("limit", "2")],
+            &[("status", "open"), ("status", "open")],
+            &[("colour", "red")],
+        ] {
+            assert!(read(pairs).is_err(), "{pairs:?}");
+        }
     }
 
     #[test]

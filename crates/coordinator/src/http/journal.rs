@@ -55,6 +55,9 @@ pub(super) struct EntryView {
     /// From which the instance's draws can be foretold: in exports that ask for it, and nowhere else.
     #[serde(skip_serializing_if = "Option::is_none")]
     seed: Option<String>,
+    /// Those that a journal begins with.
+    #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
+    attributes: serde_json::Map<String, serde_json::Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     attempt: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -169,7 +172,9 @@ impl From<Entry> for EntryView {
         };
         match entry.fact {
             Fact::Started(started) => {
-                Self { generation: Some(started.generation.0), input: Some(raw(&started.input)), ..start }
+                let attributes = everstep_protocol::attribute::object(&started.attributes);
+                let (generation, input) = (Some(started.generation.0), Some(raw(&started.input)));
+                Self { generation, attributes, input, ..start }
             }
             Fact::Attempted(attempted) => start.attempted(attempted),
             Fact::Opened(opened) => start.opened(opened),
@@ -189,6 +194,7 @@ impl From<Entry> for EntryView {
             Fact::Cancelled(cancelled) => {
                 Self { message: cancelled.reason, until: Some(time(cancelled.until)), ..start }
             }
+            Fact::Continued(input) => Self { input: Some(raw(&input)), ..start },
             Fact::Ended(end) => start.ended(end),
         }
     }
@@ -276,7 +282,12 @@ mod tests {
     #[test]
     fn a_first_entry_shows_its_input_and_not_its_seed() {
         let input = Payload::from_text(r#"{"total":1.10}"#).unwrap();
-        let fact = Fact::Started(Started { input, seed: [7; 32], generation: Generation(1) });
+        let fact = Fact::Started(Started {
+            input,
+            seed: [7; 32],
+            generation: Generation(1),
+            attributes: Vec::new(),
+        });
         let view = EntryView::from(Entry { position: Position(1), at: Timestamp(0), fact });
         let text = serde_json::to_string(&view).unwrap();
         let expected = concat!(

@@ -5,7 +5,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use everstep_protocol::{name::NameError, payload::PayloadError};
+use everstep_protocol::{AttributeError, name::NameError, payload::PayloadError};
 use serde::Serialize;
 
 use crate::{Error, ErrorKind};
@@ -19,6 +19,9 @@ pub(super) enum Refusal {
     /// A name in path, query or body breaks its rule.
     #[error(transparent)]
     Name(#[from] NameError),
+    /// An attribute breaks its rule.
+    #[error(transparent)]
+    Attributes(#[from] AttributeError),
     /// A part of the path cannot be read.
     #[error("{0}")]
     Path(String),
@@ -124,7 +127,10 @@ impl Refusal {
     fn place(&self) -> (StatusCode, &'static str, &'static str) {
         use StatusCode as S;
         match self {
-            Self::Name(_) => (S::BAD_REQUEST, "name", "A name breaks its rule"),
+            Self::Name(_) | Self::Attributes(AttributeError::Name(_)) => {
+                (S::BAD_REQUEST, "name", "A name breaks its rule")
+            }
+            Self::Attributes(_) => (S::UNPROCESSABLE_ENTITY, "attributes", "An attribute breaks its rule"),
             Self::Path(_) => (S::BAD_REQUEST, "path", "The path is not readable"),
             Self::Query(_) => (S::BAD_REQUEST, "query", "The query is not acceptable"),
             Self::Header { .. } => (S::BAD_REQUEST, "header", "A header is not acceptable"),

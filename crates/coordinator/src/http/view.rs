@@ -37,6 +37,15 @@ pub(super) struct Instance {
     /// What looks wrong about its events, in words (rule P25).
     #[serde(skip_serializing_if = "Option::is_none")]
     events_hint: Option<String>,
+    /// What it can be found by (rule P37).
+    #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
+    attributes: serde_json::Map<String, serde_json::Value>,
+    /// What its workflow has published last; in the view of one instance.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state: Option<Box<RawValue>>,
+    /// When that was reported.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state_at: Option<String>,
     output: Option<Box<RawValue>>,
     error: Option<Error>,
     termination: Option<Termination>,
@@ -157,6 +166,9 @@ impl From<InstanceView> for Instance {
             waits_open: view.waits,
             events_hint,
             events_unread: view.unread.iter().map(Unread::from).collect(),
+            attributes: everstep_protocol::attribute::object(&view.attributes),
+            state: view.state.as_ref().map(|(_, state)| raw(state)),
+            state_at: view.state.as_ref().map(|(at, _)| time(*at)),
             output,
             error,
             termination,
@@ -320,6 +332,8 @@ mod tests {
             control: everstep_engine::rows::Control::default(),
             parked: None,
             end: None,
+            attributes: Vec::new(),
+            state: None,
         }
     }
 

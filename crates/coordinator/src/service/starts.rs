@@ -125,6 +125,7 @@ fn check(shared: &Shared, namespace: &Namespace, message: &Message) -> Result<Ch
         retention: start.retention,
         pin: start.pin,
         strict: start.strict,
+        attributes: start.attributes,
         message: key,
     };
     let prepared = prepare(shared, request).map_err(|error| Refusal {

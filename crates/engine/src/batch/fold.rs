@@ -8,11 +8,13 @@ use std::{
 };
 
 use everstep_protocol::{
-    CallHash, EventType, Fingerprint, InstanceUid, Pin, Timestamp,
+    Attribute, AttributeName, CallHash, EventType, Fingerprint, InstanceUid, Payload, Pin, Timestamp,
     journal::{Entry, Parked},
 };
 
-use super::writes::{Deleted, DeliveryRow, EndedRow, JournalRow, NameRow, ReadyRow, Writes};
+use super::writes::{
+    AttributeRow, Deleted, DeliveryRow, EndedRow, JournalRow, NameRow, Published, ReadyRow, Writes,
+};
 use crate::{
     effect::{Change, Forget},
     head::Head,
@@ -94,6 +96,14 @@ impl<K: Ord + Clone + Hash, R> Table<K, R> {
     }
 }
 
+/// What has become of an event that was accepted before.
+#[derive(Debug)]
+struct Delivered {
+    kind: EventType,
+    delivery: Option<Delivery>,
+    payload: Option<Payload>,
+}
+
 /// All tables of a batch.
 #[derive(Debug, Default)]
 pub(super) struct Fold {
@@ -105,13 +115,16 @@ pub(super) struct Fold {
     waits: Table<(InstanceUid, CallHash), WaitRow>,
     awaited: Table<AwaitedKey, CallHash>,
     events: BTreeMap<(InstanceUid, u64), EventRow>,
-    deliveries: BTreeMap<(InstanceUid, u64), (EventType, Option<Delivery>)>,
+    deliveries: BTreeMap<(InstanceUid, u64), Delivered>,
     remotes: Table<(InstanceUid, CallHash), RemoteRow>,
     parked: Table<InstanceUid, (Timestamp, Parked)>,
     controls: Table<InstanceUid, Control>,
     ended: Table<InstanceUid, EndedRow>,
     cleared: BTreeSet<InstanceUid>,
     waits_due: BTreeSet<InstanceUid>,
+    attributes: BTreeMap<(InstanceUid, AttributeName), AttributeRow>,
+    attribute_resets: BTreeSet<InstanceUid>,
+    states: BTreeMap<InstanceUid, Published>,
     rest: Writes,
 }
 
@@ -119,6 +132,18 @@ impl Fold {
     pub(super) fn create(&mut self, head: &Head, name: &NameKey, fingerprint: Fingerprint) {
         self.created.insert(head.uid, head.clone());
         self.rest.names.push(NameRow { key: name.clone(), uid: head.uid, fingerprint });
+    }
+
+    pub(super) fn attributes(&mut self, head: &Head, attributes: &[Attribute]) {
+        for attribute in attributes {
+            self.attribute(head, attribute);
+        }
+    }
+
+    fn attribute(&mut self, head: &Head, attribute: &Attribute) {
+        let (uid, namespace, attribute) = (head.uid, head.namespace.clone(), attribute.clone());
+        let key = (uid, attribute.name.clone());
+        self.attributes.insert(key, AttributeRow { uid, namespace, attribute });
     }
 
     pub(super) fn message(&mut self, key: MessageKey, decided: Decided) {
@@ -180,7 +205,12 @@ impl Fold {
             Change::Event(row) => {
                 self.events.insert((uid, row.sequence), row.clone());
             }
-            Change::Delivery { kind, sequence, delivery } => self.delivery((uid, *sequence), kind, *delivery),
+            Change::Delivery { kind, sequence, delivery } => {
+                let key = (uid, *sequence);
+                let payload = rows.events.get(&key).map(|row| row.event.payload.clone());
+                let payload = payload.filter(|_| delivery.is_none());
+                self.delivery(key, Delivered { kind: kind.clone(), delivery: *delivery, payload });
+            }
             Change::Remote(row) => self.remotes.replace((uid, row.call.hash()), row.clone()),
             Change::RemoteEnd(call) => self.remotes.delete((uid, *call)),
             Change::Everything => self.everything(before, rows),
@@ -192,6 +222,16 @@ impl Fold {
             Change::ControlEnd => self.controls.delete(uid),
             Change::Ended(delete_at) => self.ended.insert(uid, EndedRow::of(head, *delete_at)),
             Change::EndedNoMore => self.ended.delete(uid),
+            Change::Attribute(attribute) => self.attribute(head, attribute),
+            Change::Attributes(attributes) => {
+                self.attributes.retain(|(other, _), _| *other != uid);
+                self.attribute_resets.insert(uid);
+                self.attributes(head, attributes);
+            }
+            Change::State(state) => {
+                self.states.insert(uid, Published { state: state.clone(), run: head.run, at: now });
+            }
+            Change::Cut(below) => self.rest.cuts.push((uid, *below)),
             Change::Delete(forget) => self.delete(head, *forget),
             Change::Park(parked) => self.parked.insert(uid, (now, parked.clone())),
             Change::ParkEnd => self.parked.delete(uid),
@@ -203,11 +243,11 @@ impl Fold {
     }
 
     /// An event that the batch itself accepted is written as it is in the end.
-    fn delivery(&mut self, key: (InstanceUid, u64), kind: &EventType, delivery: Option<Delivery>) {
+    fn delivery(&mut self, key: (InstanceUid, u64), delivered: Delivered) {
         match self.events.get_mut(&key) {
-            Some(row) => row.delivery = delivery,
+            Some(row) => row.delivery = delivered.delivery,
             None => {
-                self.deliveries.insert(key, (kind.clone(), delivery));
+                self.deliveries.insert(key, delivered);
             }
         }
     }
@@ -249,6 +289,10 @@ impl Fold {
         self.pins.remove(&uid);
         self.rest.journal.retain(|row| row.uid != uid);
         self.rest.operations.retain(|(other, _, _)| *other != uid);
+        self.rest.cuts.retain(|(other, _)| *other != uid);
+        self.attributes.retain(|(other, _), _| *other != uid);
+        self.attribute_resets.remove(&uid);
+        self.states.remove(&uid);
         self.leases.retain(|(other, _)| *other != uid);
         self.ready.retain(|(other, _)| *other != uid);
         self.waits.retain(|(other, _)| *other != uid);
@@ -317,7 +361,13 @@ impl Fold {
         writes.awaited_deletes = deletes;
         writes.awaited = inserts;
         writes.events = self.events.into_iter().map(|((uid, _), row)| (uid, row)).collect();
-        let delivery = |((uid, sequence), (kind, delivery))| DeliveryRow { uid, kind, sequence, delivery };
+        let delivery = |((uid, sequence), Delivered { kind, delivery, payload })| DeliveryRow {
+            uid,
+            kind,
+            sequence,
+            delivery,
+            payload,
+        };
         writes.deliveries = self.deliveries.into_iter().map(delivery).collect();
         let (deletes, inserts) = self.remotes.split();
         writes.remote_deletes = deletes;
@@ -331,6 +381,9 @@ impl Fold {
         let (deletes, inserts) = self.ended.split();
         writes.ended_deletes = deletes;
         writes.ended = inserts.into_iter().map(|(_, row)| row).collect();
+        writes.attribute_resets = self.attribute_resets.into_iter().collect();
+        writes.attributes = self.attributes.into_values().collect();
+        writes.states = self.states.into_iter().collect();
         writes.waits_due = self.waits_due.into_iter().collect();
         writes.cleared = self.cleared.into_iter().collect();
         writes

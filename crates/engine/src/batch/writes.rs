@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 
 use everstep_protocol::{
-    BuildName, CallHash, EventType, Fingerprint, InstanceUid, Namespace, Pin, Run, Timestamp, WorkflowName,
+    Attribute, BuildName, CallHash, EventType, Fingerprint, InstanceUid, Namespace, Payload, Pin, Run,
+    Timestamp, WorkflowName,
     journal::{Entry, Parked},
 };
 
@@ -67,6 +68,14 @@ pub struct Writes {
     pub ended_deletes: Vec<InstanceUid>,
     /// Instances that have ended.
     pub ended: Vec<EndedRow>,
+    /// Instances whose attributes are all removed, before others are set.
+    pub attribute_resets: Vec<InstanceUid>,
+    /// Attributes that are set, or removed.
+    pub attributes: Vec<AttributeRow>,
+    /// States that workflows have published, as they are after the batch.
+    pub states: Vec<(InstanceUid, Published)>,
+    /// Instances whose journals of runs before these are removed, later.
+    pub cuts: Vec<(InstanceUid, Run)>,
     /// Instances that are deleted. Their journals are cut off, and swept later.
     pub deleted: Vec<Deleted>,
     /// Instances that are no longer parked.
@@ -119,6 +128,28 @@ pub struct Deleted {
     pub forget: Forget,
 }
 
+/// What an instance can be found by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttributeRow {
+    /// The instance.
+    pub uid: InstanceUid,
+    /// Its namespace.
+    pub namespace: Namespace,
+    /// The attribute; one without a value is removed.
+    pub attribute: Attribute,
+}
+
+/// What a workflow has published last (rule P37).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Published {
+    /// The state.
+    pub state: Payload,
+    /// In which run.
+    pub run: Run,
+    /// When it was reported.
+    pub at: Timestamp,
+}
+
 /// The name of a new instance.
 #[derive(Clone, Debug)]
 pub struct NameRow {
@@ -139,8 +170,10 @@ pub struct DeliveryRow {
     pub kind: EventType,
     /// Its number.
     pub sequence: u64,
-    /// Where it has gone; none if it is unread again. Its payload then stays where it was last delivered: in the journal.
+    /// Where it has gone; none if it is unread again.
     pub delivery: Option<Delivery>,
+    /// What it says, where it is unread again: the journal that it was delivered in may be removed before it is read.
+    pub payload: Option<Payload>,
 }
 
 /// One journal entry with its key.
@@ -221,6 +254,10 @@ impl Writes {
             && self.controls.is_empty()
             && self.ended_deletes.is_empty()
             && self.ended.is_empty()
+            && self.attribute_resets.is_empty()
+            && self.attributes.is_empty()
+            && self.states.is_empty()
+            && self.cuts.is_empty()
             && self.deleted.is_empty()
             && self.parked_deletes.is_empty()
             && self.parked.is_empty()

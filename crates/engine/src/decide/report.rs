@@ -3,11 +3,12 @@
 use everstep_protocol::{
     BuildName, FailureKind, Policy, Position, SessionId,
     journal::{Entry, Fact, ParkCode, Parked, Wait},
+    limits::STATE_BYTES,
     message::{Ack, AttemptOutcome, CoordinatorItem, FenceReason, OpenWait, Report, Taken, Then},
     policy::Limit,
 };
 
-use super::{Draft, event};
+use super::{Draft, again, event};
 use crate::{
     effect::{Answer, Change, Effect},
     head::{Cached, Status},
@@ -73,7 +74,16 @@ fn take(draft: &mut Draft<'_>, session: SessionId, build: &BuildName, report: &R
     let bytes = written.iter().map(|entry| entry.fact.payload_bytes()).sum();
     let grown = draft.head.journal_bytes.saturating_add(bytes);
     if grown > draft.context.limits.journal_bytes.saturating_add(JOURNAL_SLACK) {
-        return too_long(draft, session, report, grown);
+        let limit = draft.context.limits.journal_bytes;
+        let what = format!("a report would make the journal {grown} bytes, the limit is {limit}");
+        return refuse(draft, session, report, &what);
+    }
+    if let Then::Again(again) = &report.then
+        && again.input.len() as u64 > draft.context.limits.input_bytes
+    {
+        let (bytes, limit) = (again.input.len(), draft.context.limits.input_bytes);
+        let what = format!("the input of the next generation is {bytes} bytes, the limit is {limit}");
+        return refuse(draft, session, report, &what);
     }
     draft.head.reports = report.number;
     if is_progress(report) {
@@ -89,6 +99,7 @@ fn take(draft: &mut Draft<'_>, session: SessionId, build: &BuildName, report: &R
     }
     draft.append_all(&written);
     let taken = with_events(draft, report, taken, &written);
+    publish(draft, report, taken);
     let others = std::mem::take(&mut draft.effects);
     if is_derived(draft, report, taken) {
         acknowledge(draft, session, report, taken, after);
@@ -111,6 +122,7 @@ fn take(draft: &mut Draft<'_>, session: SessionId, build: &BuildName, report: &R
             draft.end(end.clone());
             Answer::Taken
         }
+        Then::Again(next) => again::begin(draft, next),
         Then::Park(parked) => {
             draft.changes.push(Change::LeaseEnd(Subject::INSTANCE));
             draft.parked(parked.clone());
@@ -119,10 +131,20 @@ fn take(draft: &mut Draft<'_>, session: SessionId, build: &BuildName, report: &R
     }
 }
 
+/// What the body has published and set (rule P37). What came of a fold that is refused never was.
+fn publish(draft: &mut Draft<'_>, report: &Report, taken: Taken) {
+    if taken == Taken::Results {
+        return;
+    }
+    let state = report.state.iter().filter(|state| state.len() <= STATE_BYTES);
+    draft.changes.extend(state.cloned().map(Change::State));
+    draft.changes.extend(report.attributes.iter().cloned().map(Change::Attribute));
+}
+
 /// What the report's entries mean for events. A suspend does not hold if a wait of this very report is over already.
 fn with_events(draft: &mut Draft<'_>, report: &Report, taken: Taken, written: &[Entry]) -> Taken {
     // Nor is anything delivered to calls that were open at a cancel which the body has yet to see.
-    let ends = (taken == Taken::Whole && matches!(report.then, Then::End(_)))
+    let ends = (taken == Taken::Whole && matches!(report.then, Then::End(_) | Then::Again(_)))
         || draft.is_cancelled_after(report.seen);
     let more = event::settle(draft, written, ends);
     if more && taken == Taken::Whole && report.then == Then::Suspend { Taken::Kept } else { taken }
@@ -137,19 +159,14 @@ fn push_events(draft: &mut Draft<'_>, session: SessionId, report: &Report, writt
     draft.effects.push(Effect::Push { session, head: Box::new(draft.head.clone()), entries });
 }
 
-/// A back-stop (rule P4): a worker refuses further steps at the limit itself, so only a report of much at once comes here.
-fn too_long(draft: &mut Draft<'_>, session: SessionId, report: &Report, grown: u64) -> Answer {
+/// A back-stop (rule P4): a worker keeps to the limits itself, so only a report of much at once comes here, or one of a worker
+/// that was told other limits.
+fn refuse(draft: &mut Draft<'_>, session: SessionId, report: &Report, what: &str) -> Answer {
     let why = FenceReason::Parked;
     let item = CoordinatorItem::Fence { instance: draft.uid(), epoch: report.epoch, why };
     draft.effects.push(Effect::Item(session, item));
     draft.changes.push(Change::LeaseEnd(Subject::INSTANCE));
-    let limit = draft.context.limits.journal_bytes;
-    draft.park(Parked {
-        code: ParkCode::Broken,
-        message: format!(
-            "a report would make the journal {grown} bytes, the limit is {limit}; it was not taken"
-        ),
-    })
+    draft.park(Parked { code: ParkCode::Broken, message: format!("{what}; the report was not taken") })
 }
 
 /// A fold holds only at the position that it expects (rule W36), and for the outcome that it expects; a suspend only if the
@@ -166,7 +183,7 @@ fn how_much(draft: &Draft<'_>, report: &Report) -> Taken {
         || (!report.folded && report.results.iter().any(|end| is_final(&end.outcome)));
     match report.then {
         Then::Suspend if goes_on => Taken::Kept,
-        Then::Suspend | Then::Continue | Then::End(_) | Then::Park(_) => Taken::Whole,
+        Then::Suspend | Then::Continue | Then::End(_) | Then::Park(_) | Then::Again(_) => Taken::Whole,
     }
 }
 
@@ -264,6 +281,7 @@ fn open_waits(draft: &mut Draft<'_>, entry: &Entry, report: &Report) {
         | Fact::Parked(_)
         | Fact::Retried
         | Fact::Cancelled(_)
+        | Fact::Continued(_)
         | Fact::Ended(_)
         | Fact::Delivered(_) => {}
     }

@@ -35,6 +35,9 @@ pub(super) fn restart(draft: &mut Draft<'_>, operation: &str, prepared: Option<&
     gated(draft, Operation::Restart, operation, |draft| {
         if let Some(prepared) = prepared {
             begin(draft);
+            if let Some(Entry { fact: Fact::Started(started), .. }) = prepared.entries.first() {
+                draft.changes.push(Change::Attributes(started.attributes.clone()));
+            }
             for entry in &prepared.entries {
                 draft.copy(entry);
             }
@@ -45,6 +48,7 @@ pub(super) fn restart(draft: &mut Draft<'_>, operation: &str, prepared: Option<&
             };
             let started = started.clone();
             begin(draft);
+            draft.changes.push(Change::Attributes(started.attributes.clone()));
             // The seed too: what the code draws goes into inputs, and these into the keys of its steps.
             draft.append(Fact::Started(started));
         }
@@ -81,11 +85,6 @@ fn begin(draft: &mut Draft<'_>) {
     draft.head.run = draft.head.run.next();
     draft.head.status = Status::Open;
     draft.head.ended_at = None;
-    draft.head.position = Position(0);
-    draft.head.reports = 0;
     draft.head.waits = 0;
-    draft.head.steps = 0;
-    draft.head.journal_bytes = 0;
-    draft.head.deaths = 0;
-    draft.head.cached = None;
+    draft.begin_journal();
 }

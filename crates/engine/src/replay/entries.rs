@@ -69,6 +69,7 @@ impl Replay {
             | Fact::Lost(_)
             | Fact::Parked(_)
             | Fact::Retried
+            | Fact::Continued(_)
             | Fact::Ended(_) => return,
         };
         if opens {

@@ -22,7 +22,9 @@ use everstep_protocol::{
     Fingerprint, FunctionName, InstanceId, InstanceUid, Millis, Namespace, Payload, Policy, Pool, Position,
     Run, SessionId, StepKey, Timestamp, WorkflowName,
     journal::{Entry, Fact, Outcome, ParkCode, Parked, Remote},
-    message::{AttemptEnd, AttemptOutcome, CoordinatorItem, Entries, Open, OpenWait, Report, Taken, Then},
+    message::{
+        Again, AttemptEnd, AttemptOutcome, CoordinatorItem, Entries, Open, OpenWait, Report, Taken, Then,
+    },
 };
 use uuid::Uuid;
 
@@ -150,6 +152,10 @@ pub fn dropped(call: &Call, after: u64) -> everstep_protocol::journal::Closed {
     everstep_protocol::journal::Closed { call: call.clone(), after: Position(after) }
 }
 
+pub fn again(input: u8) -> Again {
+    Again { input: json(&input.to_string()), seed: [input; 32], cancelled: None, attributes: Vec::new() }
+}
+
 pub fn parked() -> Parked {
     Parked { code: ParkCode::JournalMismatch, message: "entry 2".to_owned() }
 }
@@ -177,6 +183,7 @@ pub fn start(n: u128, id: &str, input: u8) -> Start {
         retention: everstep_engine::retention::Own::default(),
         pin: None,
         strict: false,
+        attributes: Vec::new(),
         message: None,
     }
 }
@@ -197,6 +204,8 @@ pub fn report(instance: InstanceUid, epoch: u64, number: u64, seen: u64) -> Repo
         then: Then::Continue,
         folded: false,
         cached: false,
+        state: None,
+        attributes: Vec::new(),
     }
 }
 

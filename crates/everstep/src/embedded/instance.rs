@@ -7,6 +7,8 @@ use everstep_protocol::{
     BuildName, Call, CallKind, CallName, Millis, Pin, SessionId, duration::IntoMillis, name::NameError,
 };
 
+use serde::de::DeserializeOwned;
+
 use super::{EmbeddedError, InstanceView};
 
 /// One instance of an embedded system.
@@ -62,6 +64,12 @@ impl InstanceHandle {
     /// What the store says of it; none if there is no such instance.
     pub async fn view(&self) -> Result<Option<InstanceView>, EmbeddedError> {
         Ok(self.handle.store().instance(&self.name).await?)
+    }
+
+    /// The state that its workflow has published last (rule P37); none if there is none, or it does not fit the type.
+    pub async fn state<T: DeserializeOwned>(&self) -> Result<Option<T>, EmbeddedError> {
+        let view = self.view().await?;
+        Ok(view.and_then(|view| view.state).and_then(|(_, state)| state.decode().ok()))
     }
 
     /// Lets what runs finish, and nothing more begin, until it is resumed.

@@ -3,17 +3,18 @@
 //! example never changes. A new variant or field gets a new example.
 
 use everstep_protocol::{
-    Attempt, BuildName, Call, CallHash, CallKind, CallName, CoordinatorId, Epoch, EventKey, EventType,
-    Failure, FailureKind, Fingerprint, FunctionName, Generation, Incarnation, InstanceId, InstanceUid,
-    Millis, Namespace, Payload, Policy, Pool, Position, Run, SessionId, StepKey, Timestamp, WorkflowName,
+    Attempt, Attribute, BuildName, Call, CallHash, CallKind, CallName, CoordinatorId, Epoch, EventKey,
+    EventType, Failure, FailureKind, Fingerprint, FunctionName, Generation, Incarnation, InstanceId,
+    InstanceUid, Millis, Namespace, Payload, Policy, Pool, Position, Run, SessionId, StepKey, Timestamp,
+    WorkflowName,
     journal::{
         Attempted, Cancelled, Closed, Delivered, End, Entry, Fact, Lost, Opened as OpenedWait, Outcome,
         ParkCode, Parked, Patched, Progress, Remote, Started, Wait,
     },
     limits::Limits,
     message::{
-        Ack, AttemptEnd, AttemptOutcome, CoordinatorItem, Credit, Entries, FenceReason, FromWorker, Grant,
-        Have, Heard, Heartbeat, Held, HeldStep, Open, OpenSession, OpenWait, Opened, Report, RunTask,
+        Ack, Again, AttemptEnd, AttemptOutcome, CoordinatorItem, Credit, Entries, FenceReason, FromWorker,
+        Grant, Have, Heard, Heartbeat, Held, HeldStep, Open, OpenSession, OpenWait, Opened, Report, RunTask,
         Running, SessionMessage, StepGrant, StepTask, Taken, Then, ToWorker, WorkerItem,
     },
     policy::{Backoff, Limit},
@@ -154,6 +155,9 @@ fn worker_items() -> Vec<(&'static str, WorkerItem)> {
         ("suspend kept", WorkerItem::Report(Report { cached: true, ..ended(Then::Suspend) })),
         ("end", WorkerItem::Report(ended(Then::End(End::Complete(json(r#"{"sum":12.50}"#)))))),
         ("park", WorkerItem::Report(ended(Then::Park(parked())))),
+        ("again", WorkerItem::Report(ended(Then::Again(again(Some("by ann")))))),
+        ("shows", WorkerItem::Report(shows())),
+        ("again bare", WorkerItem::Report(report(Then::Again(again(None))))),
         ("progress", WorkerItem::Report(Report { results: vec![told()], ..report(Then::Continue) })),
         ("events", WorkerItem::Report(events_report())),
         ("patch", WorkerItem::Report(Report { opened: vec![patch()], ..report(Then::Continue) })),
@@ -165,6 +169,26 @@ fn worker_items() -> Vec<(&'static str, WorkerItem)> {
         ("progress", step_reported(failed(bare_failure(), None), Some(progress().told))),
         ("", WorkerItem::StepGiveBack { instance: INSTANCE, call: HASH, epoch: EPOCH }),
     ]
+}
+
+fn attributes() -> Vec<Attribute> {
+    let gone = Attribute { name: "stage".parse().expect("a valid name"), value: None };
+    let of = |words| Attribute::from_words(words).expect("an attribute");
+    vec![of("region=eu"), of("n=1.5"), gone]
+}
+
+fn shows() -> Report {
+    Report { state: Some(json(r#"{"done":3}"#)), attributes: attributes(), ..report(Then::Suspend) }
+}
+
+fn again(cancelled: Option<&str>) -> Again {
+    let attributes = if cancelled.is_some() { attributes() } else { Vec::new() };
+    Again {
+        input: json(r#"{"round":2}"#),
+        seed: [9; 32],
+        cancelled: cancelled.map(str::to_owned),
+        attributes,
+    }
 }
 
 fn report(then: Then) -> Report {
@@ -179,6 +203,8 @@ fn report(then: Then) -> Report {
         then,
         folded: false,
         cached: false,
+        state: None,
+        attributes: Vec::new(),
     }
 }
 
@@ -443,6 +469,7 @@ fn facts() -> Vec<(&'static str, Fact)> {
     let terminated = |reason| Fact::Ended(End::Terminated { reason });
     vec![
         ("", started()),
+        ("attributes", begun(attributes())),
         ("", attempted(policy(), failed(full_failure(), Some(AT)))),
         ("bare", attempted(Policy::default(), failed(bare_failure(), None))),
         ("succeeded", attempted(policy(), Outcome::Succeeded(json("[1,2.50,\"\u{e9}\"]")))),
@@ -457,6 +484,7 @@ fn facts() -> Vec<(&'static str, Fact)> {
         ("bare", delivered(None)),
         ("", Fact::Closed(Closed { call: call(CallKind::Event), after: Position(5) })),
         ("", Fact::Fired { call: call(CallKind::Sleep) }),
+        ("", Fact::Continued(json(r#"{"round":2}"#))),
         ("", Fact::Cancelled(Cancelled { reason: Some("enough".to_owned()), until: AT })),
         ("bare", Fact::Cancelled(Cancelled { reason: None, until: AT })),
         ("cancelled", Fact::Ended(End::Cancelled { reason: Some("enough".to_owned()) })),
@@ -520,11 +548,16 @@ fn words() -> Vec<Example> {
 }
 
 fn started() -> Fact {
+    begun(Vec::new())
+}
+
+fn begun(attributes: Vec<Attribute>) -> Fact {
     let seed = std::array::from_fn(|index| u8::try_from(index).unwrap_or(0));
     Fact::Started(Started {
         input: json(r#"{"order":"o-1","lines":[1,2]}"#),
         seed,
         generation: Generation(1),
+        attributes,
     })
 }
 

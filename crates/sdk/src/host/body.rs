@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use everstep_protocol::{Failure, FailureKind, Payload};
+use everstep_protocol::{Failure, FailureKind, Payload, payload::PayloadError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{Body, StepFn};
-use crate::{Error, Step, Workflow};
+use crate::{Error, Outcome, Step, Workflow};
 
 /// The body of one instance. The function is called inside the first poll, so that calls it makes before its first
 /// await are calls of the body. An input that does not decode ends the instance with an invalid-input failure.
 pub fn begin<In, Out, E, F, Fut>(name: &str, cx: Workflow, input: &Payload, function: F) -> Body
 where
     In: DeserializeOwned,
-    Out: Serialize,
+    Out: Outcome<In>,
     E: Into<Error>,
     F: FnOnce(Workflow, In) -> Fut + Send + 'static,
     Fut: Future<Output = Result<Out, E>> + Send + 'static,
@@ -23,7 +23,8 @@ where
     let input = input.clone();
     Box::pin(async move {
         let future = function(cx, read_input(&subject, &input)?);
-        write_output(&subject, future.await)
+        let outcome = future.await.map_err(|error| Failure::from(error.into()))?;
+        outcome.returned().map_err(|error| unserialisable(&subject, &error))
     })
 }
 
@@ -57,7 +58,9 @@ fn write_output<Out: Serialize, E: Into<Error>>(
     result: Result<Out, E>,
 ) -> Result<Payload, Failure> {
     let output = result.map_err(|error| Failure::from(error.into()))?;
-    Payload::encode(&output).map_err(|error| {
-        Failure::new(FailureKind::Unserialisable, format!("{subject}: recording the output: {error}"))
-    })
+    Payload::encode(&output).map_err(|error| unserialisable(subject, &error))
+}
+
+fn unserialisable(subject: &str, error: &PayloadError) -> Failure {
+    Failure::new(FailureKind::Unserialisable, format!("{subject}: recording the output: {error}"))
 }

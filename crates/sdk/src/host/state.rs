@@ -14,6 +14,7 @@ use everstep_protocol::{
 use super::turn::{self, Act, Token};
 use super::wake::HostWaker;
 use super::{InstanceInfo, Made, Misfit};
+use crate::attributes::Shown;
 
 pub(crate) struct Shared {
     pub(crate) info: InstanceInfo,
@@ -41,6 +42,8 @@ pub(crate) struct State {
     pub(crate) fed: Vec<u64>,
     /// Which changes of the code apply, as far as the body has asked (rule P40).
     pub(crate) patches: HashMap<Box<str>, bool>,
+    /// What the body shows of itself.
+    pub(crate) shown: Shown,
     /// The first recorded output that the body could not read.
     pub(crate) misfit: Option<Misfit>,
     calls: u64,

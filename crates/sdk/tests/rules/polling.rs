@@ -46,7 +46,7 @@ fn w29_a_call_that_has_its_outcome_is_not_a_dropped_one() {
 fn w29_what_the_worker_throws_away_the_body_did_not_drop() {
     let mut driver = Driver::new(|cx: Workflow| async move { cx.step("a", 1u64, echo).await });
     driver.poll();
-    driver.body = Box::pin(async { Ok(Payload::null()) });
+    driver.body = Box::pin(async { Ok(everstep::host::Returned::Done(Payload::null())) });
     let polled = driver.poll();
     assert!(polled.dropped.is_empty());
     assert!(!driver.host.foreign_wake());

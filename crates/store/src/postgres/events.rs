@@ -189,6 +189,7 @@ pub(super) async fn write<'a>(writes: &'a Writes, trip: &mut Trip<'a>) -> Result
             rows.iter().map(|row| of(row).map(|to| Bytes16(to.call.0))).collect::<Vec<_>>(),
             rows.iter().map(|row| of(row).map(|to| to.run.0 as i32)).collect::<Vec<_>>(),
             rows.iter().map(|row| of(row).map(|to| to.position.0 as i64)).collect::<Vec<_>>(),
+            rows.iter().map(|row| row.payload.as_ref().map(Payload::as_str)).collect::<Vec<_>>(),
         ];
         trip.rows(sql::EVENT_DELIVERY, params).await?;
     }

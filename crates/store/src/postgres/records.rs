@@ -44,10 +44,12 @@ const CLEAN: [&str; 4] = [
 /// By the index `journal_pkey`.
 const SWEEP: &str = "DELETE FROM journal WHERE ctid = ANY(ARRAY(
     SELECT j.place FROM journal_cut c
-    CROSS JOIN LATERAL (SELECT ctid AS place FROM journal j WHERE j.instance = c.instance LIMIT $1::bigint) j
+    CROSS JOIN LATERAL (
+        SELECT ctid AS place FROM journal j WHERE j.instance = c.instance AND j.run < c.below LIMIT $1::bigint
+    ) j
     LIMIT $1::bigint))";
 const SWEPT: &str = "DELETE FROM journal_cut c
-    WHERE (SELECT true FROM journal j WHERE j.instance = c.instance LIMIT 1) IS NULL";
+    WHERE (SELECT true FROM journal j WHERE j.instance = c.instance AND j.run < c.below LIMIT 1) IS NULL";
 
 #[async_trait]
 impl Records for PostgresStore {

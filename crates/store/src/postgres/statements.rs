@@ -105,13 +105,24 @@ statements! {
     ENDED_DELETE = "DELETE FROM ended WHERE instance = ANY($1::uuid[])";
     ENDED_INSERT = "INSERT INTO ended (instance, delete_at, status, namespace, workflow)
         SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::smallint[], $4::text[], $5::text[])";
+    ATTRIBUTES_CLEAR = "DELETE FROM attribute WHERE instance = ANY($1::uuid[])";
+    ATTRIBUTE_DELETE = file!("attribute_delete");
+    // One that has the value already is not written again.
+    ATTRIBUTE_SET = "INSERT INTO attribute (instance, namespace, name, value)
+        SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[])
+        ON CONFLICT (instance, name) DO UPDATE SET value = excluded.value WHERE attribute.value <> excluded.value";
+    PUBLISHED_DELETE = "DELETE FROM published WHERE instance = ANY($1::uuid[])";
+    PUBLISH = "INSERT INTO published (instance, at, run, state)
+        SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::integer[], $4::text[])
+        ON CONFLICT (instance) DO UPDATE SET at = excluded.at, run = excluded.run, state = excluded.state
+        WHERE published.state <> excluded.state OR published.run <> excluded.run";
     HEADS_DELETE = "DELETE FROM instance WHERE id = ANY($1::uuid[])";
     READY_ALL_DELETE = "DELETE FROM ready WHERE instance = ANY($1::uuid[])";
     OPERATIONS_DELETE = "DELETE FROM operation WHERE instance = ANY($1::uuid[])";
     NAMES_DELETE = file!("name_delete");
     MESSAGES_DELETE = file!("message_delete");
     MESSAGES_OUTLIVE = file!("message_outlive");
-    JOURNAL_CUT = "INSERT INTO journal_cut (instance) SELECT * FROM unnest($1::uuid[])";
+    JOURNAL_CUT = "INSERT INTO journal_cut (instance, below) SELECT * FROM unnest($1::uuid[], $2::integer[])";
 
     JOURNAL = file!("journal");
     DUE = file!("due");

@@ -1,10 +1,13 @@
 //! What API and CLI show. Lists are read in two statements of one snapshot: which instances, then what they are.
 
+use std::collections::HashMap;
+
 use async_trait::async_trait;
 use deadpool_postgres::Object;
 use everstep_engine::{start::NameKey, status::Sides};
 use everstep_protocol::{
-    BuildName, Epoch, Generation, InstanceUid, Namespace, Position, Run, SessionId,
+    Attribute, AttributeValue, BuildName, Epoch, Generation, InstanceUid, Namespace, Payload, Position, Run,
+    SessionId, Timestamp,
     journal::{Fact, Parked},
 };
 use tokio_postgres::Row;
@@ -22,6 +25,9 @@ use crate::{
 };
 
 const VIEW: &str = include_str!("sql/view.sql");
+const ATTRIBUTES: &str = "SELECT instance, name, value FROM attribute WHERE instance = ANY($1::uuid[])
+    ORDER BY instance, name";
+const PUBLISHED: &str = "SELECT at, state FROM published WHERE instance = $1::uuid";
 const EVENTS: &str = include_str!("sql/events_shown.sql");
 const OPEN: &str = include_str!("sql/open.sql");
 const FIND: &str = "SELECT instance FROM instance_name
@@ -46,7 +52,10 @@ impl Views for PostgresStore {
             let mut views = views(&rows_of(&client, VIEW, params![vec![uid.0], WAITS_MAX, true]).await?)?;
             if let Some(view) = views.last_mut() {
                 show_events(view, &rows_of(&client, EVENTS, params![uid.0]).await?)?;
+                let published = rows_of(&client, PUBLISHED, params![uid.0]).await?;
+                view.state = published.first().map(state).transpose()?;
             }
+            show_attributes(&client, &mut views).await?;
             Ok(views)
         };
         views.await.map(|mut views| views.pop()).map_err(|fault: Fault| fault.into_error(DOING))
@@ -102,14 +111,20 @@ async fn page(client: &Object, filter: &Filter, cursor: Option<&Cursor>, limit: 
     let before = cursor.map_or(Uuid::max(), |cursor| cursor.0.0);
     client.batch_execute(BEGIN).await?;
     // One more than asked for shows whether there is a next page.
-    let params = params![
-        filter.namespace.as_str(),
-        before,
-        i64::from(limit) + 1,
-        filter.workflow.as_ref().map_or("", |workflow| workflow.as_str())
-    ];
-    let statement = if filter.open { OPEN } else { list(filter) };
-    let found = rows_of(client, statement, params).await?;
+    let workflow = filter.workflow.as_ref().map_or("", |workflow| workflow.as_str());
+    let limited = i64::from(limit) + 1;
+    let found = if filter.attributes.is_empty() {
+        let params = params![filter.namespace.as_str(), before, limited, workflow];
+        let statement = if filter.open { OPEN } else { list(filter) };
+        rows_of(client, statement, params).await?
+    } else {
+        let names: Vec<&str> = filter.attributes.iter().map(|attribute| attribute.name.as_str()).collect();
+        let values: Vec<&str> = filter.attributes.iter().map(json_of).collect();
+        let (name, value) = (names[0], values[0]);
+        let params =
+            params![filter.namespace.as_str(), before, limited, workflow, name, value, names, values];
+        rows_of(client, with_attributes(filter), params).await?
+    };
     let mut found: Vec<(Uuid, bool)> =
         found.iter().map(|row| listed(row, filter)).collect::<Result<_, _>>()?;
     let more = found.len() > limit as usize;
@@ -120,13 +135,109 @@ async fn page(client: &Object, filter: &Filter, cursor: Option<&Cursor>, limit: 
     for view in &mut rows {
         view.holder = None;
     }
+    show_attributes(client, &mut rows).await?;
     Ok(Page { rows, next })
 }
 
 /// An instance of the list, and whether it fits the filter: all do that are not found from what is open.
 fn listed(row: &Row, filter: &Filter) -> Result<(Uuid, bool), Fault> {
-    let fits = if filter.open { row.try_get(1)? } else { true };
+    let fits = if filter.open && filter.attributes.is_empty() { row.try_get(1)? } else { true };
     Ok((row.try_get(0)?, fits))
+}
+
+/// An attribute's value as it is stored; nothing is found by one without a value.
+fn json_of(attribute: &Attribute) -> &str {
+    attribute.value.as_ref().map_or("null", AttributeValue::as_json)
+}
+
+/// Reads the attributes of what is shown.
+async fn show_attributes(client: &Object, views: &mut [InstanceView]) -> Result<(), Fault> {
+    let ids: Vec<Uuid> = views.iter().map(|view| view.uid.0).collect();
+    let places: HashMap<Uuid, usize> = ids.iter().enumerate().map(|(place, id)| (*id, place)).collect();
+    for row in rows_of(client, ATTRIBUTES, params![ids]).await? {
+        let value = AttributeValue::from_json(row.try_get(2)?).map_err(Fault::corrupt)?;
+        let attribute = Attribute { name: name(&row, 1)?, value: Some(value) };
+        if let Some(place) = places.get(&row.try_get::<_, Uuid>(0)?) {
+            views[*place].attributes.push(attribute);
+        }
+    }
+    Ok(())
+}
+
+fn state(row: &Row) -> Result<(Timestamp, Payload), Fault> {
+    Ok((time(row, 0)?, Payload::from_trusted(row.try_get(1)?)))
+}
+
+/// Found from the attributes, by the index `attribute_by_value` of the first: $1 namespace, $2 below this id, $3 how many, $4
+/// workflow or nothing, $5 and $6 the first attribute, $7 and $8 all of them.
+macro_rules! marked {
+    ($where:literal) => {
+        concat!(
+            "SELECT i.id FROM attribute t JOIN instance i ON i.id = t.instance
+             WHERE t.namespace = $1::text AND t.name = $5::text AND t.value = $6::text AND uuid_send(t.instance) < uuid_send($2::uuid)
+             AND ($4::text = '' OR i.workflow = $4::text)
+             AND NOT EXISTS (
+                 SELECT FROM unnest($7::text[], $8::text[]) k (name, value)
+                 WHERE NOT EXISTS (
+                     SELECT FROM attribute a WHERE a.instance = t.instance AND a.name = k.name AND a.value = k.value
+                 )
+             )",
+            $where,
+            " ORDER BY uuid_send(t.instance) DESC LIMIT $3::bigint"
+        )
+    };
+}
+
+/// The statement that finds the ids of a page by attributes; [`StatusWord::derive`] as a condition.
+const fn with_attributes(filter: &Filter) -> &'static str {
+    match filter.status {
+        None if filter.open => marked!(" AND i.status = 0"),
+        None => marked!(""),
+        Some(StatusWord::Complete) => marked!(" AND i.status = 1"),
+        Some(StatusWord::Errored) => marked!(" AND i.status = 2"),
+        Some(StatusWord::Terminated) => marked!(" AND i.status = 3"),
+        Some(StatusWord::Cancelled) => marked!(" AND i.status = 4"),
+        Some(StatusWord::Running) => marked!(
+            " AND EXISTS (SELECT FROM lease l WHERE l.instance = i.id
+                AND l.subject = '\\x00000000000000000000000000000000')
+             AND NOT EXISTS (SELECT FROM control c WHERE c.instance = i.id AND c.paused_at IS NOT NULL)"
+        ),
+        Some(StatusWord::Pausing) => marked!(
+            " AND EXISTS (SELECT FROM control c WHERE c.instance = i.id AND c.paused_at IS NOT NULL)
+             AND EXISTS (SELECT FROM lease l WHERE l.instance = i.id)"
+        ),
+        Some(StatusWord::Paused) => marked!(
+            " AND EXISTS (SELECT FROM control c WHERE c.instance = i.id AND c.paused_at IS NOT NULL)
+             AND NOT EXISTS (SELECT FROM lease l WHERE l.instance = i.id)"
+        ),
+        Some(StatusWord::Attention) => marked!(
+            " AND EXISTS (SELECT FROM attention a WHERE a.instance = i.id)
+             AND NOT EXISTS (SELECT FROM lease l WHERE l.instance = i.id
+                AND l.subject = '\\x00000000000000000000000000000000')"
+        ),
+        Some(StatusWord::Queued) => marked!(
+            " AND EXISTS (SELECT FROM ready r WHERE r.instance = i.id
+                AND r.subject = '\\x00000000000000000000000000000000')
+             AND NOT EXISTS (SELECT FROM lease l WHERE l.instance = i.id
+                AND l.subject = '\\x00000000000000000000000000000000')
+             AND NOT EXISTS (SELECT FROM attention a WHERE a.instance = i.id)"
+        ),
+        Some(StatusWord::Waiting) => marked!(
+            " AND i.status = 0 AND NOT EXISTS (SELECT FROM lease l WHERE l.instance = i.id
+                AND l.subject = '\\x00000000000000000000000000000000')
+             AND NOT EXISTS (SELECT FROM ready r WHERE r.instance = i.id
+                AND r.subject = '\\x00000000000000000000000000000000')
+             AND NOT EXISTS (SELECT FROM attention a WHERE a.instance = i.id)
+             AND NOT EXISTS (SELECT FROM control c WHERE c.instance = i.id AND c.paused_at IS NOT NULL)"
+        ),
+    }
+}
+
+/// The list by attributes, without a status.
+#[doc(hidden)]
+#[must_use]
+pub const fn attribute_list() -> &'static str {
+    marked!("")
 }
 
 macro_rules! list {
@@ -332,6 +443,8 @@ fn view(row: &Row) -> Result<InstanceView, Fault> {
         control,
         parked,
         end,
+        attributes: Vec::new(),
+        state: None,
     })
 }
 

@@ -8,7 +8,7 @@ use everstep_engine::{
     lifecycle::Lifecycle,
     rows::{Lease, Subject},
 };
-use everstep_protocol::{CallHash, Epoch, InstanceUid, Pin, SessionId, Timestamp, wire};
+use everstep_protocol::{AttributeValue, CallHash, Epoch, InstanceUid, Pin, SessionId, Timestamp, wire};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
@@ -32,8 +32,10 @@ pub(super) async fn plan<'a>(
 ) -> Result<Option<usize>, Fault> {
     heads(writes, places, trip).await?;
     deleted(writes, now, trip).await?;
+    cuts(writes, trip).await?;
     created(writes, now, trip).await?;
     pins(writes, trip).await?;
+    shown(writes, trip).await?;
     journal(writes, trip).await?;
     let cleared = deletes(writes, trip).await?;
     leases_and_ready(writes, trip).await?;
@@ -106,7 +108,8 @@ async fn deleted<'a>(writes: &'a Writes, now: Timestamp, trip: &mut Trip<'a>) ->
         sql::OPERATIONS_DELETE,
         sql::CONTROL_DELETE,
         sql::ENDED_DELETE,
-        sql::JOURNAL_CUT,
+        sql::ATTRIBUTES_CLEAR,
+        sql::PUBLISHED_DELETE,
     ] {
         trip.execute(statement, params![uids.clone()]).await?;
     }
@@ -132,6 +135,17 @@ async fn deleted<'a>(writes: &'a Writes, now: Timestamp, trip: &mut Trip<'a>) ->
         trip.execute(sql::MESSAGES_OUTLIVE, params![namespaces, workflows, ids]).await?;
     }
     Ok(())
+}
+
+/// The journals of deleted instances, and of generations that are over, are removed later.
+async fn cuts<'a>(writes: &'a Writes, trip: &mut Trip<'a>) -> Result<(), Fault> {
+    if writes.cuts.is_empty() && writes.deleted.is_empty() {
+        return Ok(());
+    }
+    let generations = writes.cuts.iter().map(|(uid, below)| (uid.0, below.0 as i32));
+    let deleted = writes.deleted.iter().map(|row| (row.uid.0, i32::MAX));
+    let (instances, below): (Vec<Uuid>, Vec<i32>) = generations.chain(deleted).unzip();
+    trip.execute(sql::JOURNAL_CUT, params![instances, below]).await
 }
 
 /// Pauses, cancels, and what follows from their end; times of deletion.
@@ -228,6 +242,44 @@ async fn created<'a>(writes: &'a Writes, now: Timestamp, trip: &mut Trip<'a>) ->
             messages.iter().map(|(_, decided)| answer::encode(&decided.answer)).collect::<Vec<_>>(),
         ];
         trip.execute(sql::MESSAGES_INSERT, params).await?;
+    }
+    Ok(())
+}
+
+/// What instances show of themselves: attributes, and the state that they published.
+async fn shown<'a>(writes: &'a Writes, trip: &mut Trip<'a>) -> Result<(), Fault> {
+    if !writes.attribute_resets.is_empty() {
+        trip.execute(sql::ATTRIBUTES_CLEAR, params![ids(&writes.attribute_resets)]).await?;
+    }
+    let (set, removed): (Vec<_>, Vec<_>) =
+        writes.attributes.iter().partition(|row| row.attribute.value.is_some());
+    if !removed.is_empty() {
+        let params = params![
+            removed.iter().map(|row| row.uid.0).collect::<Vec<_>>(),
+            removed.iter().map(|row| row.attribute.name.as_str()).collect::<Vec<_>>(),
+        ];
+        trip.execute(sql::ATTRIBUTE_DELETE, params).await?;
+    }
+    if !set.is_empty() {
+        let params = params![
+            set.iter().map(|row| row.uid.0).collect::<Vec<_>>(),
+            set.iter().map(|row| row.namespace.as_str()).collect::<Vec<_>>(),
+            set.iter().map(|row| row.attribute.name.as_str()).collect::<Vec<_>>(),
+            set.iter()
+                .map(|row| row.attribute.value.as_ref().map_or("null", AttributeValue::as_json))
+                .collect::<Vec<_>>(),
+        ];
+        trip.execute(sql::ATTRIBUTE_SET, params).await?;
+    }
+    if !writes.states.is_empty() {
+        let rows = &writes.states;
+        let params = params![
+            rows.iter().map(|(uid, _)| uid.0).collect::<Vec<_>>(),
+            rows.iter().map(|(_, row)| row.at.0).collect::<Vec<_>>(),
+            rows.iter().map(|(_, row)| row.run.0 as i32).collect::<Vec<_>>(),
+            rows.iter().map(|(_, row)| row.state.as_str()).collect::<Vec<_>>(),
+        ];
+        trip.execute(sql::PUBLISH, params).await?;
     }
     Ok(())
 }

@@ -16,7 +16,7 @@ use super::{
 use crate::{Error, ErrorKind};
 
 const ID: &str = "SELECT type, key, fingerprint FROM event WHERE uid = ?1 AND app_id = ?2 AND event_id = ?3";
-/// The payload of an event that was delivered, and of one that has returned, is in the journal.
+/// The payload of an event that was delivered is in the journal.
 const COLUMNS: &str =
     "sequence, received_at, event.run, event.position, type, key, app_id, event_id, event.call,
     fingerprint, coalesce(event.payload, (SELECT payload FROM journal
@@ -30,8 +30,8 @@ const EVENT_INSERT: &str =
     call, run, position, payload) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
 const DELIVERED: &str = "UPDATE event SET unread = 0, call = ?4, run = ?5, position = ?6, payload = NULL
     WHERE uid = ?1 AND type = ?2 AND sequence = ?3";
-const RETURNED: &str =
-    "UPDATE event SET unread = 1, call = NULL WHERE uid = ?1 AND type = ?2 AND sequence = ?3";
+const RETURNED: &str = "UPDATE event SET unread = 1, call = NULL, run = NULL, position = NULL, payload = ?4
+    WHERE uid = ?1 AND type = ?2 AND sequence = ?3";
 const UNREAD_SHOWN: &str = "SELECT type, count(*), min(received_at) FROM event WHERE uid = ?1 AND unread = 1
     GROUP BY type ORDER BY min(sequence) LIMIT 100";
 const NEVER_SENT: &str = "SELECT DISTINCT type FROM awaited WHERE uid = ?1
@@ -66,7 +66,11 @@ pub(super) fn load(connection: &Connection, needs: &Needs, loaded: &mut Rows) ->
         waiters(connection, query.uid, &query.kind, query.key.as_ref(), query.limit, loaded)?;
     }
     for query in needs.return_queries() {
-        let sql = format!("SELECT {COLUMNS} FROM event WHERE uid = ?1 AND event.call = ?2");
+        // Of earlier runs none returns, and their journals may be gone.
+        let sql = format!(
+            "SELECT {COLUMNS} FROM event WHERE uid = ?1 AND event.call = ?2
+            AND event.run = (SELECT run FROM instance WHERE instance.uid = ?1)"
+        );
         let values = params![query.uid.0.as_bytes(), query.call.0];
         for (kind, key) in events(connection, &sql, values, query.uid, loaded)? {
             waiters(connection, query.uid, &kind, key.as_ref(), query.limit, loaded)?;
@@ -173,16 +177,18 @@ pub(super) fn write(connection: &Connection, writes: &Writes) -> Result<()> {
     }
     for row in &writes.deliveries {
         let (uid, kind, sequence) = (row.uid.0.as_bytes(), row.kind.as_str(), row.sequence as i64);
-        let changed = match row.delivery {
-            Some(to) => connection.prepare_cached(DELIVERED)?.execute(params![
+        let changed = if let Some(to) = row.delivery {
+            connection.prepare_cached(DELIVERED)?.execute(params![
                 uid,
                 kind,
                 sequence,
                 to.call.0,
                 to.run.0,
                 to.position.0 as i64
-            ])?,
-            None => connection.prepare_cached(RETURNED)?.execute(params![uid, kind, sequence])?,
+            ])?
+        } else {
+            let payload = row.payload.as_ref().map(Payload::as_str);
+            connection.prepare_cached(RETURNED)?.execute(params![uid, kind, sequence, payload])?
         };
         if changed != 1 {
             let reason = format!("event {} of instance {} does not exist", row.sequence, row.uid);

@@ -53,9 +53,10 @@ const CLEAN: [(Millis, &str); 4] = [
 
 /// By the journal's primary key.
 const SWEEP: &str = "DELETE FROM journal WHERE (uid, run, position) IN (
-    SELECT uid, run, position FROM journal WHERE uid IN (SELECT uid FROM journal_cut) LIMIT ?1)";
+    SELECT journal.uid, run, position FROM journal_cut CROSS JOIN journal ON journal.uid = journal_cut.uid AND run < below
+    LIMIT ?1)";
 const SWEPT: &str = "DELETE FROM journal_cut
-    WHERE NOT EXISTS (SELECT 1 FROM journal WHERE journal.uid = journal_cut.uid)";
+    WHERE NOT EXISTS (SELECT 1 FROM journal WHERE journal.uid = journal_cut.uid AND run < below)";
 
 #[async_trait]
 impl Records for SqliteStore {

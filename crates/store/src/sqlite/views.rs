@@ -8,7 +8,8 @@ use everstep_engine::{
     status::Sides,
 };
 use everstep_protocol::{
-    BuildName, InstanceUid, Namespace, SessionId, Timestamp, WorkflowName,
+    Attribute, AttributeValue, BuildName, InstanceUid, Namespace, Payload, SessionId, Timestamp,
+    WorkflowName,
     journal::{End, Fact, Parked},
 };
 use rusqlite::{Connection, ToSql, params};
@@ -24,6 +25,11 @@ const PARKED: &str = "SELECT at, code, message FROM attention WHERE uid = ?1";
 const WAITS: &str =
     "SELECT kind, since, due_at, call_kind, call_name, call_count, awaited FROM wait WHERE uid = ?1
     ORDER BY due_at IS NULL, due_at, since LIMIT ?2";
+const ATTRIBUTES: &str = "SELECT name, value FROM attribute WHERE uid = ?1 ORDER BY name";
+const PUBLISHED: &str = "SELECT at, state FROM published WHERE uid = ?1";
+/// By the index `attribute_value`.
+const MARKED: &str =
+    " AND uid IN (SELECT uid FROM attribute WHERE namespace = ?1 AND name = ?{name} AND value = ?{value})";
 const ANY_LEASE: &str = "SELECT 1 FROM lease WHERE uid = ?1";
 const WAITS_COUNT: &str = "SELECT count(*) FROM wait WHERE uid = ?1";
 /// SQLite's `substr` of an empty blob is null.
@@ -67,6 +73,7 @@ fn one(connection: &Connection, uid: InstanceUid) -> fault::Result<InstanceView>
     let unread = events::unread(connection, uid)?.into_iter();
     view.unread = unread.map(|(kind, count, since)| UnreadView { kind, count, since }).collect();
     view.never_sent = events::never_sent(connection, uid)?;
+    view.state = state(connection, uid)?;
     Ok(view)
 }
 
@@ -124,10 +131,34 @@ fn view(
         control,
         parked,
         end: None,
+        attributes: attributes(connection, uid)?,
+        state: None,
         namespace: head.namespace,
         workflow: head.workflow,
         id: head.id,
     })
+}
+
+fn attributes(connection: &Connection, uid: InstanceUid) -> fault::Result<Vec<Attribute>> {
+    let mut statement = connection.prepare_cached(ATTRIBUTES)?;
+    let mut rows = statement.query([uid.0.as_bytes()])?;
+    let mut attributes = Vec::new();
+    while let Some(row) = rows.next()? {
+        let value = AttributeValue::from_json(column::text(row, 1)?);
+        let value =
+            value.map_err(|error| fault::Fault::corrupt("reading an attribute", error.to_string()))?;
+        attributes.push(Attribute { name: column::name(row, 0)?, value: Some(value) });
+    }
+    Ok(attributes)
+}
+
+fn state(connection: &Connection, uid: InstanceUid) -> fault::Result<Option<(Timestamp, Payload)>> {
+    let mut statement = connection.prepare_cached(PUBLISHED)?;
+    let mut rows = statement.query([uid.0.as_bytes()])?;
+    match rows.next()? {
+        Some(row) => Ok(Some((column::time(row, 0)?, Payload::from_trusted(row.get(1)?)))),
+        None => Ok(None),
+    }
 }
 
 fn head(connection: &Connection, uid: InstanceUid) -> fault::Result<(Head, Option<Lease>, Control)> {
@@ -204,13 +235,32 @@ fn listed(
         None => ("instance", "TRUE"),
     };
     let (after, workflow) = (cursor.map(|cursor| *cursor.0.0.as_bytes()), &filter.workflow);
+    // ?1 to ?4 are always there; two more for each attribute.
+    let places = (0..filter.attributes.len()).map(|place| (5 + 2 * place, 6 + 2 * place));
+    let marked: String = places
+        .map(|(name, value)| {
+            MARKED.replace("{name}", &name.to_string()).replace("{value}", &value.to_string())
+        })
+        .collect();
     let sql = format!(
-        "SELECT uid FROM {table} WHERE namespace = ?1 AND {} AND {} AND {condition} ORDER BY uid DESC LIMIT ?2",
+        "SELECT uid FROM {table} WHERE namespace = ?1 AND {} AND {} AND {condition}{marked} ORDER BY uid DESC LIMIT ?2",
         if workflow.is_some() { "workflow = ?3" } else { "?3 IS NULL" },
         if after.is_some() { "uid < ?4" } else { "?4 IS NULL" },
     );
     let workflow: Option<&str> = workflow.as_ref().map(WorkflowName::as_str);
-    let values: [&dyn ToSql; 4] = [&filter.namespace.as_str(), &(limit as i64), &workflow, &after];
+    let (namespace, limit) = (filter.namespace.as_str(), limit as i64);
+    let mut values: Vec<&dyn ToSql> = vec![&namespace, &limit, &workflow, &after];
+    let pairs: Vec<(&str, &str)> = filter
+        .attributes
+        .iter()
+        .map(|attribute| {
+            (attribute.name.as_str(), attribute.value.as_ref().map_or("null", AttributeValue::as_json))
+        })
+        .collect();
+    for (name, value) in &pairs {
+        values.push(name);
+        values.push(value);
+    }
     let mut statement = connection.prepare_cached(&sql)?;
     let mut rows = statement.query(&values[..])?;
     let mut uids = Vec::new();

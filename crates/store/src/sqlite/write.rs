@@ -59,7 +59,7 @@ const CLEARED: [&str; 4] = [
 ];
 const LEASES_CLEARED: &str =
     "DELETE FROM lease WHERE uid = ?1 AND subject <> zeroblob(16) RETURNING subject, session, epoch";
-const DELETED: [&str; 12] = [
+const DELETED: [&str; 14] = [
     "DELETE FROM instance WHERE uid = ?1",
     // Those of remote steps are cleared, and named.
     "DELETE FROM lease WHERE uid = ?1 AND subject = zeroblob(16)",
@@ -72,8 +72,19 @@ const DELETED: [&str; 12] = [
     "DELETE FROM operation WHERE uid = ?1",
     CONTROL_DELETE,
     ENDED_DELETE,
-    "INSERT INTO journal_cut (uid) VALUES (?1)",
+    ATTRIBUTES_CLEAR,
+    "DELETE FROM published WHERE uid = ?1",
+    "INSERT INTO journal_cut (uid, below) VALUES (?1, 2147483647)",
 ];
+const ATTRIBUTES_CLEAR: &str = "DELETE FROM attribute WHERE uid = ?1";
+const ATTRIBUTE_DELETE: &str = "DELETE FROM attribute WHERE uid = ?1 AND name = ?2";
+/// One that has the value already is not written again.
+const ATTRIBUTE_SET: &str = "INSERT INTO attribute (uid, namespace, name, value) VALUES (?1, ?2, ?3, ?4)
+    ON CONFLICT (uid, name) DO UPDATE SET value = excluded.value WHERE attribute.value <> excluded.value";
+const PUBLISH: &str = "INSERT INTO published (uid, at, run, state) VALUES (?1, ?2, ?3, ?4)
+    ON CONFLICT (uid) DO UPDATE SET at = excluded.at, run = excluded.run, state = excluded.state
+    WHERE published.state <> excluded.state OR published.run <> excluded.run";
+const JOURNAL_CUT: &str = "INSERT INTO journal_cut (uid, below) VALUES (?1, ?2)";
 const NAME_DELETE: &str = "DELETE FROM instance_name WHERE namespace = ?1 AND workflow = ?2 AND id = ?3";
 const MESSAGES_DELETE: &str = "DELETE FROM message_decision
     WHERE namespace = ?1 AND workflow = ?2 AND id = ?3 AND at < ?4";
@@ -97,9 +108,13 @@ pub(super) const OUTBOX_DELETE: &str = "DELETE FROM outbox WHERE uid = ?1 AND ru
 /// Writes all rows of a batch. Gives the leases of remote steps that ended with their instances.
 pub(super) fn write(connection: &Connection, writes: &Writes, now: Timestamp) -> Result<Vec<StepOver>> {
     deleted(connection, writes, now)?;
+    for (uid, below) in &writes.cuts {
+        connection.prepare_cached(JOURNAL_CUT)?.execute(params![key(uid), below.0])?;
+    }
     starts(connection, writes, now)?;
     heads(connection, &writes.heads)?;
     pins(connection, &writes.pins)?;
+    shown(connection, writes)?;
     journal(connection, &writes.journal)?;
     deletes(connection, writes)?;
     let over = clear(connection, &writes.cleared)?;
@@ -172,6 +187,30 @@ fn controls(connection: &Connection, writes: &Writes, now: Timestamp) -> Result<
             row.delete_at.0
         ];
         statement.execute(values)?;
+    }
+    Ok(())
+}
+
+/// What instances show of themselves: attributes, and the state that they published.
+fn shown(connection: &Connection, writes: &Writes) -> Result<()> {
+    for uid in &writes.attribute_resets {
+        connection.prepare_cached(ATTRIBUTES_CLEAR)?.execute([key(uid)])?;
+    }
+    for row in &writes.attributes {
+        let name = row.attribute.name.as_str();
+        match &row.attribute.value {
+            Some(value) => connection.prepare_cached(ATTRIBUTE_SET)?.execute(params![
+                key(&row.uid),
+                row.namespace.as_str(),
+                name,
+                value.as_json()
+            ])?,
+            None => connection.prepare_cached(ATTRIBUTE_DELETE)?.execute(params![key(&row.uid), name])?,
+        };
+    }
+    for (uid, row) in &writes.states {
+        let values = params![key(uid), row.at.0, row.run.0, row.state.as_str()];
+        connection.prepare_cached(PUBLISH)?.execute(values)?;
     }
     Ok(())
 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use everstep_engine::{Answer, Input, StatusWord, What, retention::Own, rows::Cancel};
 use everstep_protocol::{
-    InstanceUid, Millis, Policy, Position, Run, SessionId,
+    Generation, InstanceUid, Millis, Policy, Position, Run, SessionId,
     journal::{End, Fact},
-    message::{OpenWait, Then},
+    message::{Again, OpenWait, Then},
 };
 use everstep_store::{Filter, Range, Store};
 
@@ -164,6 +164,53 @@ pub(crate) async fn p31_a_new_run_has_its_own_journal_and_the_earlier_one_stays(
     assert!(store.expired(10).await.unwrap().is_empty());
 }
 
+pub(crate) fn again(n: u64) -> Then {
+    Then::Again(Again {
+        input: payload(&n.to_string()),
+        seed: [1; 32],
+        cancelled: None,
+        attributes: Vec::new(),
+    })
+}
+
+pub(crate) async fn p36_journals_before_the_last_generation_are_removed_in_small_parts(
+    store: Arc<dyn Store>,
+) {
+    let scene = Scene::new(Arc::clone(&store));
+    let session = SessionId::generate();
+    store.open_session(&open_session(session)).await.unwrap();
+    let uid = scene.held("one", session).await;
+    let other = scene.held("two", session).await;
+    for n in 1..=40 {
+        let report = Reporting::of(&scene.head(uid).await, session);
+        assert_eq!(scene.on(uid, report.then(again(n))).await, Answer::Taken);
+        assert_eq!(scene.on(uid, What::Claim { session, have: None }).await, Answer::Granted);
+    }
+    let head = scene.head(uid).await;
+    assert_eq!((head.run, head.generation, head.position), (Run(41), Generation(41), Position(1)));
+    let mut swept = Vec::new();
+    while swept.last() != Some(&0) {
+        swept.push(store.sweep(15).await.unwrap());
+    }
+    assert!(swept.iter().all(|count| *count <= 15), "{swept:?}");
+    assert_eq!(swept.iter().sum::<u64>(), 39 * 2, "started and continued");
+    let of = async |uid, run| {
+        let range = Range { uid, run: Run(run), after: Position(0) };
+        let entries = store.journal(vec![range], usize::MAX).await.unwrap().remove(0);
+        entries.iter().map(|entry| entry.fact.word()).collect::<Vec<_>>()
+    };
+    assert_eq!(of(uid, 39).await, Vec::<&str>::new());
+    assert_eq!(of(uid, 40).await, ["started", "continued"]);
+    assert_eq!(of(uid, 41).await, ["started"]);
+    assert_eq!(of(other, 1).await, ["started"]);
+    // What is deleted afterwards leaves nothing.
+    assert_eq!(scene.on(uid, super::scene::terminate("t")).await, Answer::Done);
+    let delete = What::Delete { operation: "d".to_owned(), terminate: false };
+    assert_eq!(scene.on(uid, delete).await, Answer::Done);
+    while store.sweep(15).await.unwrap() > 0 {}
+    assert_eq!(of(uid, 41).await, Vec::<&str>::new());
+}
+
 pub(crate) async fn p32_what_is_past_its_retention_is_found_and_deleted_in_small_parts(
     store: Arc<dyn Store>,
 ) {
@@ -225,6 +272,7 @@ pub(crate) async fn with_every_row(scene: &Scene, id: &str) -> InstanceUid {
         .result(succeeded(&step("a"), "1"))
         .open(sleeping(&sleep("nap"), OpenWait::Sleep(Millis(1 << 40))))
         .open(sleeping(&step("img"), remote_wait(Policy::default())))
+        .shows(payload("1"), vec![everstep_protocol::Attribute::from_words("a=1").unwrap()])
         .then(Then::Continue);
     assert_eq!(scene.on(uid, report).await, Answer::Taken);
     assert_eq!(scene.on(uid, pause()).await, Answer::Done);

@@ -8,11 +8,11 @@ use everstep_engine::{
     rows::Needs,
 };
 use everstep_protocol::{
-    Call, CallKind, CallName, EventKey, EventType, Fingerprint, InstanceUid, Millis, SessionId,
+    Call, CallKind, CallName, EventKey, EventType, Fingerprint, InstanceUid, Millis, Position, SessionId,
     journal::{Delivered, Fact},
     message::{Open, OpenWait, Then},
 };
-use everstep_store::Store;
+use everstep_store::{Range, Store};
 
 use super::scene::{Reporting, Scene, name_key, on, payload, sleeping, terminate};
 
@@ -122,7 +122,7 @@ pub(crate) async fn p22_an_event_that_returns_keeps_its_payload(store: Arc<dyn S
         let open = awaits(&call("a", count + 1), &["a"], None);
         let report = Reporting::of(&scene.head(uid).await, session).open(open);
         scene.on(uid, report.then(Then::Continue)).await;
-        seen = everstep_protocol::Position(scene.head(uid).await.position.0 - 1);
+        seen = Position(scene.head(uid).await.position.0 - 1);
     }
     let got = delivered(&scene, uid).await;
     assert_eq!(got.len(), 4);
@@ -151,6 +151,37 @@ pub(crate) async fn p31_what_an_earlier_run_got_does_not_return(store: Arc<dyn S
     let expected = [("ab 1", 2, "2"), ("b 1", 2, "2")];
     let got = delivered(&scene, uid).await;
     assert_eq!(short(&got), expected.map(|(call, sequence, text)| (call.to_owned(), sequence, text)));
+    assert_eq!(scene.head(uid).await.unread, 0);
+}
+
+pub(crate) async fn p36_an_event_that_returned_outlives_the_journal_that_it_was_in(store: Arc<dyn Store>) {
+    let scene = Scene::new(Arc::clone(&store));
+    let session = SessionId::generate();
+    let uid = scene.held("one", session).await;
+    let note = call("note", 1);
+    let open = || awaits(&note, &["note"], None);
+    let report = Reporting::of(&scene.head(uid).await, session).open(open());
+    scene.on(uid, report.then(Then::Continue)).await;
+    send(&scene, uid, sent("e-1", "note", r#"{"n":1}"#)).await;
+    // It was delivered, to a call that its body had dropped by then.
+    let report = Reporting::of(&scene.head(uid).await, session).close(&note, Position(2));
+    scene.on(uid, report.then(super::control::again(1))).await;
+    for n in 2..5 {
+        scene.on(uid, What::Claim { session, have: None }).await;
+        scene.on(uid, Reporting::of(&scene.head(uid).await, session).then(super::control::again(n))).await;
+    }
+    while store.sweep(100).await.unwrap() > 0 {}
+    scene.on(uid, What::Claim { session, have: None }).await;
+    let report = Reporting::of(&scene.head(uid).await, session).open(open());
+    scene.on(uid, report.then(Then::Continue)).await;
+    let head = scene.head(uid).await;
+    let range = Range { uid, run: head.run, after: Position(2) };
+    let entries = store.journal(vec![range], usize::MAX).await.unwrap().remove(0);
+    let Fact::Delivered(delivered) = &entries[0].fact else { panic!("{entries:?}") };
+    assert_eq!((delivered.payload.as_str(), head.unread), (r#"{"n":1}"#, 0));
+    // The same call of this generation got nothing yet when it is closed: what the earlier one got is not taken for it.
+    let report = Reporting::of(&head, session).close(&note, Position(3));
+    assert_eq!(scene.on(uid, report.then(Then::Continue)).await, Answer::Taken);
     assert_eq!(scene.head(uid).await.unread, 0);
 }
 

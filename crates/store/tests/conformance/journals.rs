@@ -107,6 +107,7 @@ pub(crate) async fn every_fact_comes_back_exactly(store: Arc<dyn Store>) {
             input,
             seed: std::array::from_fn(|i| i as u8 * 8),
             generation: Generation(generation),
+            attributes: Vec::new(),
         })
     };
     let mut facts = vec![

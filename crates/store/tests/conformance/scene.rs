@@ -10,9 +10,9 @@ use everstep_engine::{
     start::{MessageKey, NameKey, Start},
 };
 use everstep_protocol::{
-    Attempt, BuildName, Call, CallHash, CallKind, CallName, Epoch, Failure, FailureKind, Fingerprint,
-    FunctionName, InstanceUid, Millis, Namespace, Payload, Policy, Pool, Position, Run, SessionId, StepKey,
-    Timestamp, WorkflowName,
+    Attempt, Attribute, BuildName, Call, CallHash, CallKind, CallName, Epoch, Failure, FailureKind,
+    Fingerprint, FunctionName, InstanceUid, Millis, Namespace, Payload, Policy, Pool, Position, Run,
+    SessionId, StepKey, Timestamp, WorkflowName,
     journal::{Closed, End, Entry, Remote},
     message::{AttemptEnd, AttemptOutcome, Open, OpenSession, OpenWait, Report, Then},
 };
@@ -177,6 +177,7 @@ pub(crate) fn start(workflow_name: &str, id: &str, input: &str) -> Start {
         retention: everstep_engine::retention::Own::default(),
         pin: None,
         strict: false,
+        attributes: Vec::new(),
         message: None,
     }
 }
@@ -251,6 +252,8 @@ impl Reporting {
             then: Then::Continue,
             folded: false,
             cached: false,
+            state: None,
+            attributes: Vec::new(),
         };
         Self { session, report }
     }
@@ -279,6 +282,12 @@ impl Reporting {
     /// The holder means to keep the body.
     pub(crate) fn cached(mut self) -> Self {
         self.report.cached = true;
+        self
+    }
+
+    pub(crate) fn shows(mut self, state: Payload, attributes: Vec<Attribute>) -> Self {
+        self.report.state = Some(state);
+        self.report.attributes = attributes;
         self
     }
 

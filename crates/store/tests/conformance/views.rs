@@ -2,9 +2,13 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use everstep_engine::{Answer, Input, What, rows::WaitKind};
+use everstep_engine::{
+    Answer, Input, What, Writes,
+    batch::AttributeRow,
+    rows::{Needs, WaitKind},
+};
 use everstep_protocol::{
-    Call, InstanceUid, Millis, Position, SessionId,
+    Attribute, AttributeName, Call, InstanceUid, Millis, Position, SessionId,
     journal::{End, ParkCode, Parked},
     message::{OpenWait, Then},
 };
@@ -232,4 +236,114 @@ pub(crate) async fn waits_are_shown_earliest_first(store: Arc<dyn Store>) {
     scene.on(uid, terminate("op")).await;
     let view = store.instance(&name_key("orders", "o-1")).await.unwrap().unwrap();
     assert_eq!((view.waits, view.waiting.len(), view.status), (0, 0, StatusWord::Terminated));
+}
+
+fn attribute(words: &str) -> Attribute {
+    Attribute::from_words(words).unwrap()
+}
+
+/// Sets attributes, as a batch does.
+async fn mark(store: &Arc<dyn Store>, uid: InstanceUid, words: &[&str]) {
+    let row = |words: &&str| AttributeRow { uid, namespace: namespace(), attribute: attribute(words) };
+    let attributes = words.iter().map(row).collect();
+    let writes = Writes { attributes, ..Writes::default() };
+    store.transact(Needs::default(), Box::new(|_| writes)).await.unwrap();
+}
+
+fn found_by(words: &[&str]) -> Filter {
+    let attributes = words.iter().map(|words| attribute(words)).collect();
+    Filter { namespace: namespace(), attributes, ..Filter::default() }
+}
+
+pub(crate) async fn p37_lists_filter_by_attributes_and_status(store: Arc<dyn Store>) {
+    let scene = Scene::new(Arc::clone(&store));
+    let session = SessionId::generate();
+    let made = every_status(&scene, session).await;
+    for (_, id, uid) in &made {
+        mark(&store, *uid, &["region=eu", &format!("id={id}"), "n=1.0"]).await;
+    }
+    let other = scene.start("other").await;
+    mark(&store, other, &["region=us", "n=1", "vip=true"]).await;
+    for (status, id, uid) in &made {
+        for workflow in [None, Some(workflow("orders"))] {
+            let filter = Filter { status: Some(*status), workflow, ..found_by(&["region=eu", "n=1"]) };
+            let page = store.instances(&filter, None, 10).await.unwrap();
+            assert_eq!((ids(&page.rows), page.next), (vec![*id], None), "{status:?}");
+            assert_eq!((page.rows[0].uid, page.rows[0].status), (*uid, *status));
+            let us = Filter { attributes: found_by(&["region=us"]).attributes, ..filter };
+            let expected = if *status == StatusWord::Queued { vec!["other"] } else { vec![] };
+            assert_eq!(ids(&store.instances(&us, None, 10).await.unwrap().rows), expected, "{status:?}");
+        }
+    }
+    let found = async |words: &[&str]| {
+        let page = store.instances(&found_by(words), None, 100).await.unwrap();
+        page.rows.iter().map(|row| row.id.to_string()).collect::<Vec<_>>()
+    };
+    let mut all: Vec<_> = made.iter().map(|(_, id, _)| (*id).to_owned()).collect();
+    all.push("other".to_owned());
+    all.reverse();
+    assert_eq!(found(&["n=1"]).await, all, "newest first");
+    assert_eq!(found(&["n=1", "vip=true", "region=us"]).await, ["other"]);
+    for nothing in [&["n=\"1\""][..], &["region=EU"], &["vip=false"], &["vip=true", "region=eu"], &["x=1"]] {
+        assert_eq!(found(nothing).await, Vec::<String>::new(), "{nothing:?}");
+    }
+    let elsewhere = Filter { namespace: "other".parse().unwrap(), ..found_by(&["n=1"]) };
+    assert!(store.instances(&elsewhere, None, 10).await.unwrap().rows.is_empty());
+    let none = Filter { workflow: Some(workflow("none")), ..found_by(&["n=1"]) };
+    assert!(store.instances(&none, None, 10).await.unwrap().rows.is_empty());
+    // Page by page.
+    let (mut seen, mut cursor): (Vec<String>, Option<Cursor>) = (Vec::new(), None);
+    loop {
+        let page = store.instances(&found_by(&["n=1"]), cursor.as_ref(), 3).await.unwrap();
+        seen.extend(page.rows.iter().map(|row| row.id.to_string()));
+        cursor = page.next;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    assert_eq!(seen, all);
+    let view = store.instance(&name_key("orders", "other")).await.unwrap().unwrap();
+    let shown: Vec<_> = view.attributes.iter().map(|attribute| attribute.name.to_string()).collect();
+    assert_eq!(shown, ["n", "region", "vip"]);
+}
+
+pub(crate) async fn p37_attributes_and_state_are_replaced_and_last_as_long_as_their_instance(
+    store: Arc<dyn Store>,
+) {
+    let scene = Scene::new(Arc::clone(&store));
+    let session = SessionId::generate();
+    let attributes = vec![attribute("region=eu"), attribute("n=1")];
+    let marked = everstep_engine::start::Start { attributes, ..start("orders", "one", "1") };
+    let uid = marked.uid;
+    scene.run(vec![Input::Start(Box::new(marked))]).await;
+    scene.on(uid, What::Claim { session, have: None }).await;
+    let view = async || store.instance(&name_key("orders", "one")).await.unwrap();
+    assert_eq!(view().await.unwrap().state, None);
+    let tell = async |state: &str, attributes: Vec<Attribute>| {
+        let report = Reporting::of(&scene.head(uid).await, session).shows(payload(state), attributes);
+        assert_eq!(scene.on(uid, report.then(Then::Continue)).await, Answer::Taken);
+    };
+    let removed = |name: &str| Attribute { name: AttributeName::new(name).unwrap(), value: None };
+    tell(r#"{"done":1}"#, vec![attribute("n=2"), attribute("stage=packed")]).await;
+    tell(r#"{"done":"\u0000"}"#, vec![removed("region")]).await;
+    tell(r#"{"done":"\u0000"}"#, vec![removed("region"), attribute("n=2")]).await;
+    let shown = |view: &InstanceView| {
+        let of = |attribute: &Attribute| {
+            format!("{}={}", attribute.name, attribute.value.as_ref().unwrap().as_json())
+        };
+        view.attributes.iter().map(of).collect::<Vec<_>>()
+    };
+    let now = view().await.unwrap();
+    assert_eq!(shown(&now), ["n=2", "stage=\"packed\""]);
+    assert_eq!(now.state.as_ref().unwrap().1.as_str(), r#"{"done":"\u0000"}"#);
+    let page = store.instances(&found_by(&["n=2"]), None, 10).await.unwrap();
+    assert_eq!((ids(&page.rows), page.rows[0].state.clone()), (vec!["one"], None), "lists have no states");
+    scene.on(uid, super::scene::ends(&scene.head(uid).await, session)).await;
+    assert_eq!(view().await.unwrap().state, now.state, "after the end too");
+    // A new run begins with what it was started with.
+    scene.on(uid, What::Restart { operation: "r".to_owned(), prepared: None }).await;
+    assert_eq!(shown(&view().await.unwrap()), ["n=1", "region=\"eu\""]);
+    scene.on(uid, What::Delete { operation: "d".to_owned(), terminate: true }).await;
+    assert_eq!(view().await, None);
+    assert!(store.instances(&found_by(&["n=1"]), None, 10).await.unwrap().rows.is_empty());
 }

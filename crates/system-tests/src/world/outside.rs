@@ -49,6 +49,7 @@ impl World {
             retention: everstep_protocol::start::Retention::default(),
             pin: None,
             strict: None,
+            attributes: Vec::new(),
             message: None,
         }
     }

@@ -72,6 +72,8 @@ fn report(grant: &Grant, number: u64, output: &str) -> WorkerItem {
         then: Then::Continue,
         folded: false,
         cached: false,
+        state: None,
+        attributes: Vec::new(),
     })
 }
 

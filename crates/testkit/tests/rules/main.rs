@@ -6,6 +6,7 @@
 mod api;
 mod bodies;
 mod crashes;
+mod generations;
 mod mocks;
 mod replays;
 mod time;

@@ -5,8 +5,9 @@
 //! entry brings its own. It never goes back.
 
 use everstep_engine::replay::{Fed, Replay};
+use everstep_protocol::message::Again;
 use everstep_protocol::{
-    Failure, Payload, Position, Timestamp,
+    Failure, FailureKind, Payload, Position, Timestamp,
     journal::{Attempted, Delivered, Entry, Fact, ParkCode, Parked, Wait},
 };
 use everstep_sdk::host::{BodyState, Host, Made, Misfit};
@@ -42,6 +43,7 @@ impl Hosted {
             return self.park(Parked { code: ParkCode::Broken, message }, out);
         };
         let host = Host::new(self.info.clone(), started.seed);
+        host.begin_with(&started.attributes);
         let body = definition.begin(host.workflow(), &started.input);
         self.life = Life::Waiting(host, body);
         self.listen();
@@ -125,6 +127,7 @@ impl Hosted {
             | Fact::Lost(_)
             | Fact::Parked(_)
             | Fact::Retried
+            | Fact::Continued(_)
             | Fact::Ended(_) => {
                 self.clock = self.clock.max(entry.at);
             }
@@ -195,6 +198,7 @@ impl Hosted {
             }
         });
         self.env.metrics.polls.observe(took.as_secs_f64());
+        self.shown.add(polled.published, polled.attributes);
         for made in polled.made {
             self.made(made);
         }
@@ -207,6 +211,7 @@ impl Hosted {
         match polled.state {
             BodyState::Pending => {}
             BodyState::Done(result) => self.over(Life::Done(result), out),
+            BodyState::Again(input) => self.again(input, out),
             BodyState::Panicked(message) => {
                 let message = format!("the body panicked after entry {seen}: {message}");
                 self.park(Parked { code: ParkCode::BodyPanicked, message }, out);
@@ -222,6 +227,26 @@ impl Hosted {
                 self.park(Parked { code: ParkCode::ForeignAwait, message }, out);
             }
         }
+    }
+
+    /// The body goes on as new. An input that may not be started with is an error of the body (rule P4).
+    fn again(&mut self, input: Payload, out: &mut Vec<Out>) {
+        let Life::Waiting(host, _) = &self.life else { return };
+        let (bytes, limit) = (input.len() as u64, self.env.limits.input_bytes);
+        let life = if bytes > limit {
+            let message =
+                format!("the input of the next generation is {bytes} bytes of JSON, the limit is {limit}");
+            Life::Done(Err(Failure::new(FailureKind::TooLarge, message)))
+        } else {
+            // Why it was cancelled is known when it is reported.
+            Life::Again(Again {
+                input,
+                seed: host.next_seed(),
+                cancelled: None,
+                attributes: host.attributes(),
+            })
+        };
+        self.over(life, out);
     }
 
     fn made(&mut self, made: Made) {

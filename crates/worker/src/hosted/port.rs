@@ -69,6 +69,8 @@ pub enum Finish {
     Ended,
     /// It is parked.
     Parked,
+    /// It goes on as the next generation, under another lease.
+    Continued,
     /// It was given back.
     GivenBack,
 }

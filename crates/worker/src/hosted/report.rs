@@ -2,10 +2,10 @@
 
 use everstep_engine::report::entries;
 use everstep_protocol::{
-    Failure, FailureKind, Position, Timestamp,
+    CallKind, Failure, FailureKind, Position, Timestamp,
     journal::{Closed, End},
     limits::PART_BYTES,
-    message::{Ack, AttemptEnd, AttemptOutcome, Open, OpenWait, Report, Taken, Then, WorkerItem},
+    message::{Ack, Again, AttemptEnd, AttemptOutcome, Open, OpenWait, Report, Taken, Then, WorkerItem},
 };
 
 use super::{Finish, Hosted, Life, Out, Stop, Told, call::is_final};
@@ -74,10 +74,18 @@ impl Hosted {
 
     /// The waits of calls that the body has dropped. Where it has ended or cannot go on they end with it, or stay.
     fn closes(&mut self) -> Vec<Closed> {
-        if self.is_live() && matches!(self.life, Life::Waiting(..)) {
-            self.replay.next_closed()
-        } else {
-            Vec::new()
+        if !self.is_live() {
+            return Vec::new();
+        }
+        match self.life {
+            Life::Waiting(..) => self.replay.next_closed(),
+            // Events that its calls got and it never saw are for the next generation.
+            Life::Again(_) => {
+                let mut closed = self.replay.next_closed();
+                closed.retain(|closed| closed.call.kind == CallKind::Event);
+                closed
+            }
+            Life::Done(_) | Life::Parked(_) | Life::Unborn => Vec::new(),
         }
     }
 
@@ -96,16 +104,18 @@ impl Hosted {
         let mut parts = parts(results);
         let last = parts.pop().unwrap_or_default();
         for part in parts {
-            self.send(Draft { seen, results: part, ..Draft::default() }, now, out);
+            self.send(Draft { seen, results: part, part: true, ..Draft::default() }, now, out);
         }
-        self.send(Draft { seen, results: last, opened, closed, then, folded: false }, now, out);
+        let last = Draft { seen, results: last, opened, closed, then, folded: false, part: false };
+        self.send(last, now, out);
     }
 
     pub(super) fn report_fold(&mut self, end: AttemptEnd, seen: Position, now: Now, out: &mut Vec<Out>) {
         let (opened, closed) = (self.opens(), self.closes());
         let idle = self.told.starts.is_empty();
         let then = self.then(idle, &[], &opened, now, out);
-        self.send(Draft { seen, results: vec![end], opened, closed, then, folded: true }, now, out);
+        let results = vec![end];
+        self.send(Draft { seen, results, opened, closed, then, folded: true, part: false }, now, out);
     }
 
     /// What the holder does next. `idle` says that nothing will move by itself as far as the caller can see.
@@ -133,7 +143,12 @@ impl Hosted {
             Life::Parked(parked) => Then::Park(parked.clone()),
             Life::Done(Ok(output)) if self.is_live() => Then::End(End::Complete(output.clone())),
             Life::Done(Err(failure)) if self.is_live() => Then::End(self.failed(failure)),
-            Life::Done(_) | Life::Unborn | Life::Waiting(..) => Then::Continue,
+            // Calls whose opening is not acknowledged may get an event yet.
+            Life::Again(again) if self.is_live() && self.reports.is_empty() => {
+                let cancelled = self.cancelled.as_ref().and_then(|cancelled| cancelled.reason.clone());
+                Then::Again(Again { cancelled, ..again.clone() })
+            }
+            Life::Done(_) | Life::Again(_) | Life::Unborn | Life::Waiting(..) => Then::Continue,
         }
     }
 
@@ -161,8 +176,10 @@ impl Hosted {
     }
 
     fn send(&mut self, draft: Draft, now: Now, out: &mut Vec<Out>) {
-        let Draft { seen, results, opened, closed, then, folded } = draft;
+        let Draft { seen, results, opened, closed, then, folded, part } = draft;
         let number = self.reports.next_number();
+        // A part that is followed by others bears nothing but results.
+        let (state, attributes) = if part { (None, Vec::new()) } else { self.shown.take() };
         let report = Report {
             instance: self.uid,
             epoch: self.epoch,
@@ -174,6 +191,8 @@ impl Hosted {
             cached: self.env.caches && then == Then::Suspend,
             then,
             folded,
+            state,
+            attributes,
         };
         self.env.metrics.reports.inc();
         out.push(Out::Send(WorkerItem::Report(report.clone()), Resend::FIRST));
@@ -235,6 +254,7 @@ impl Hosted {
         self.running.clear();
         self.ended.clear();
         self.told = Told::default();
+        self.shown = super::Shown::default();
         self.cancelled = None;
         self.used = super::Used::default();
         self.linger = super::Linger::No;
@@ -251,6 +271,8 @@ struct Draft {
     closed: Vec<Closed>,
     then: Then,
     folded: bool,
+    /// Others of the same turn follow.
+    part: bool,
 }
 
 impl Default for Draft {
@@ -262,6 +284,7 @@ impl Default for Draft {
             closed: Vec::new(),
             then: Then::Continue,
             folded: false,
+            part: false,
         }
     }
 }

@@ -75,6 +75,7 @@ impl Reports {
                 Then::Suspend => Some(Finish::Suspended),
                 Then::End(_) => Some(Finish::Ended),
                 Then::Park(_) => Some(Finish::Parked),
+                Then::Again(_) => Some(Finish::Continued),
             };
         }
         Some(report)

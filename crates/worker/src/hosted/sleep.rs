@@ -23,7 +23,7 @@ impl Hosted {
     pub fn bytes(&self) -> u64 {
         let body = match &self.life {
             Life::Waiting(_, body) => size_of_val(&**body),
-            Life::Unborn | Life::Done(_) | Life::Parked(_) => 0,
+            Life::Unborn | Life::Done(_) | Life::Again(_) | Life::Parked(_) => 0,
         };
         (size_of::<Self>() + body) as u64 + self.used.bytes
     }

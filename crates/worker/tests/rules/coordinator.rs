@@ -22,6 +22,8 @@ pub struct Coordinator {
     pub rows: Rows,
     pub heads: HashMap<InstanceUid, Head>,
     pub journal: HashMap<InstanceUid, Vec<Entry>>,
+    /// The journals of earlier generations, in order.
+    pub earlier: Vec<Vec<Entry>>,
     pub rules: Rules,
     /// The most entries in a grant or an answer to an ask.
     pub part: usize,
@@ -40,6 +42,7 @@ impl Coordinator {
             rows: Rows::default(),
             heads: HashMap::new(),
             journal: HashMap::new(),
+            earlier: Vec::new(),
             rules: Rules::default(),
             part: usize::MAX,
             offers: Vec::new(),
@@ -66,6 +69,7 @@ impl Coordinator {
             retention,
             pin: None,
             strict: false,
+            attributes: Vec::new(),
             message: None,
         };
         let (answer, _) = self.apply(&Input::Start(Box::new(start)));
@@ -183,6 +187,9 @@ impl Coordinator {
         }
         for row in writes.journal {
             let journal = self.journal.entry(row.uid).or_default();
+            if row.entry.position == Position(1) && !journal.is_empty() {
+                self.earlier.push(std::mem::take(journal));
+            }
             assert_eq!(row.entry.position, Position(journal.len() as u64 + 1), "positions are dense");
             journal.push(row.entry);
         }

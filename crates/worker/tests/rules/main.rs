@@ -5,6 +5,7 @@
 mod coordinator;
 mod events;
 mod folding;
+mod generations;
 mod hub;
 mod journals;
 mod kept;
@@ -13,5 +14,6 @@ mod ordering;
 mod patches;
 mod retries;
 mod rig;
+mod shown;
 mod waits;
 mod whole;

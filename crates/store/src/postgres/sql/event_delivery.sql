@@ -1,10 +1,11 @@
 -- Notes where events have gone (instance $1, type $2, sequence $3; call $4, run $5, position $6), or that they are unread
--- again (no call): then the payload stays where it is. One that is not found divides by zero, as in heads_update.sql.
+-- again (no call), with the payload $7. One that is not found divides by zero, as in heads_update.sql.
 -- Index: event_pkey, then Tid Scan.
 WITH found AS MATERIALIZED (
-    SELECT t.place, k.call, k.run, k.position
-    FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::bytea[], $5::integer[], $6::bigint[])
-        AS k (instance, type, sequence, call, run, position)
+    SELECT t.place, k.call, k.run, k.position, k.payload
+    FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::bytea[], $5::integer[], $6::bigint[],
+                $7::text[])
+        AS k (instance, type, sequence, call, run, position, payload)
     CROSS JOIN LATERAL (
         SELECT ctid AS place
         FROM event t
@@ -13,9 +14,7 @@ WITH found AS MATERIALIZED (
     ) t
 ), written AS (
     UPDATE event e
-    SET unread = found.call IS NULL, call = found.call,
-        run = coalesce(found.run, e.run), position = coalesce(found.position, e.position),
-        payload = CASE WHEN found.call IS NULL THEN e.payload END
+    SET unread = found.call IS NULL, call = found.call, run = found.run, position = found.position, payload = found.payload
     FROM found
     WHERE e.ctid = found.place
     RETURNING 1

@@ -1,8 +1,8 @@
 -- After the heads are locked: the oldest unread events of a type, and of a key where it is not empty (instance $1, type $2,
--- key $3), at most $4 each. The payload of one that has returned is in the journal.
--- Indexes: event_unread, event_unread_by_key, journal_pkey.
+-- key $3), at most $4 each.
+-- Indexes: event_unread, event_unread_by_key.
 SELECT e.instance, e.sequence, e.received_at, e.run, e.position, e.unread, e.type, e.key, e.app_id, e.event_id, e.call,
-       e.fingerprint, coalesce(e.payload, j.payload)
+       e.fingerprint, e.payload
 FROM unnest($1::uuid[], $2::text[], $3::text[]) AS k (instance, type, key)
 CROSS JOIN LATERAL (
     (SELECT *
@@ -17,9 +17,3 @@ CROSS JOIN LATERAL (
      ORDER BY e.sequence
      LIMIT $4::bigint)
 ) e
-LEFT JOIN LATERAL (
-    SELECT payload
-    FROM journal j
-    WHERE e.payload IS NULL AND j.instance = e.instance AND j.run = e.run AND j.position = e.position
-    LIMIT 1
-) j ON true

@@ -1,0 +1,63 @@
+//! Continue-as-new (rule P36): the next generation of an instance, with a fresh journal in a run of its own. What the code had
+//! under way is over; unread events, a pause and a cancel go on.
+
+use everstep_protocol::{
+    Position, Run,
+    journal::{Cancelled, Fact, Started},
+    message::Again,
+};
+
+use super::Draft;
+use crate::{
+    effect::{Answer, Change},
+    rows::{Cancel, Control, Subject},
+};
+
+/// Begins the next generation; the entry that ends the one before is appended already.
+pub(super) fn begin(draft: &mut Draft<'_>, again: &Again) -> Answer {
+    draft.changes.push(Change::LeaseEnd(Subject::INSTANCE));
+    draft.changes.push(Change::Calls);
+    // The journal that ends here stays readable; those before it would grow without bound.
+    if draft.head.run > Run(1) {
+        draft.changes.push(Change::Cut(draft.head.run));
+    }
+    draft.last = std::mem::take(&mut draft.entries);
+    draft.head.run = draft.head.run.next();
+    draft.head.generation = draft.head.generation.next();
+    draft.head.waits = 0;
+    draft.begin_journal();
+    let started = Started {
+        input: again.input.clone(),
+        seed: again.seed,
+        generation: draft.head.generation,
+        attributes: again.attributes.clone(),
+    };
+    draft.append(Fact::Started(started));
+    carry_cancel(draft, again);
+    draft.make_runnable();
+    Answer::Taken
+}
+
+/// A cancel asks the instance to end, not one of its generations: it meets the first calls of this one, with the deadline that
+/// it had.
+fn carry_cancel(draft: &mut Draft<'_>, again: &Again) {
+    let Some((control, cancel)) = draft.control.and_then(|control| Some((control, control.cancel?))) else {
+        return;
+    };
+    draft.append(Fact::Cancelled(Cancelled { reason: again.cancelled.clone(), until: cancel.until }));
+    let cancel = Cancel { position: draft.head.position, ..cancel };
+    draft.set_control(Control { cancel: Some(cancel), ..control });
+}
+
+impl Draft<'_> {
+    /// The head at the beginning of a journal.
+    pub(super) fn begin_journal(&mut self) {
+        self.head.position = Position(0);
+        self.head.reports = 0;
+        self.head.steps = 0;
+        self.head.journal_bytes = 0;
+        self.head.deaths = 0;
+        // A body of another journal is of no use.
+        self.head.cached = None;
+    }
+}
