@@ -14,6 +14,7 @@ mod mailbox;
 mod mocks;
 mod names;
 mod open;
+mod operators;
 mod pause;
 mod restart;
 mod retries;

@@ -242,3 +242,27 @@ fn b144_two_mocked_errors_and_a_mocked_result_are_three_attempts() {
         assert!(log.lines().is_empty(), "the step itself never ran");
     });
 }
+
+/// An attempt whose worker died is not one that a delay function could be asked about.
+#[test]
+fn b118_after_a_crash_the_policy_s_own_delay_counts() {
+    let kit = TestKit::new().workflow_fn("slow", |cx: Workflow, (): ()| async move {
+        let slow = async |step: Step, (): ()| {
+            if step.attempt() == 1 {
+                std::future::pending::<()>().await;
+            }
+            Ok::<_, Error>(step.attempt())
+        };
+        let retry = Retry::constant("5s").limit(1).delay_with(|_, _: &Error| Some("1 day"));
+        cx.step("slow", (), slow).retry(retry).await
+    });
+    kit.run(async |kit| {
+        let run = kit.start_instance("slow", &()).await.unwrap();
+        kit.advance("3s").await.unwrap();
+        kit.crash_worker();
+        let began = kit.now();
+        assert_eq!(run.result::<u32>().await.unwrap(), 2);
+        let waited = kit.now().since(began).as_u64();
+        assert!((5_000..60_000).contains(&waited), "{waited} ms");
+    });
+}

@@ -6,7 +6,7 @@ use everstep_conformance::noting;
 use everstep_engine::Answer;
 use everstep_protocol::BuildName;
 use everstep_store::StatusWord;
-use everstep_system_tests::{Kind, Log, Setup, World};
+use everstep_system_tests::{Kind, Log, Setup, World, world::name};
 
 /// How the code is: names of the steps before the sleep, its length, and what comes after.
 #[derive(Clone)]
@@ -165,4 +165,22 @@ async fn o21_two_versions_side_by_side_share_their_instances_and_double_nothing(
         assert_eq!(log.count(&format!("{name} 1")), 30, "{name}");
     }
     assert_eq!(log.lines().len(), 90);
+}
+
+/// The other way out: the new code from the beginning.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn o21_what_was_stopped_can_be_restarted_on_the_new_code() {
+    let (log, code) = (Log::new(), Code { before: vec!["a", "x", "b"], ..v1() });
+    let (world, _) = deployed(&log, &code).await;
+    for id in ids() {
+        world.until("course", &id, "it is stopped", |view| view.status == StatusWord::Attention).await;
+        let answer =
+            world.handle().restart(name("course", &id), format!("restart {id}"), None).await.unwrap();
+        assert_eq!(answer, Answer::Done);
+        world.end("course", &id).await.output::<()>();
+        assert_eq!(world.view("course", &id).await.unwrap().run.0, 2);
+    }
+    for (name, times) in [("a", 2), ("x", 1), ("b", 2), ("c", 1)] {
+        assert_eq!(log.count(&format!("{name} 1")), times * COUNT, "{name}");
+    }
 }
