@@ -196,7 +196,11 @@ async fn lateness(store: &dyn Store, workload: Workload) -> Result<Vec<f64>> {
             let due = entries.iter().find_map(|entry| match &entry.fact {
                 Fact::Opened(opened) => match opened.wait {
                     Wait::Sleep { until } => Some(until),
-                    Wait::Remote(_) | Wait::Event { .. } => None,
+                    Wait::Remote(_)
+                    | Wait::Event { .. }
+                    | Wait::Child(_)
+                    | Wait::Instance(_)
+                    | Wait::Send(_) => None,
                 },
                 _ => None,
             });

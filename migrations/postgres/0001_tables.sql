@@ -36,6 +36,7 @@ CREATE TABLE instance (
     deaths integer NOT NULL CHECK (deaths >= 0),
     events bigint NOT NULL CHECK (events >= 0),
     unread bigint NOT NULL CHECK (unread BETWEEN 0 AND events),
+    links integer NOT NULL CHECK (links >= 0),
     status smallint NOT NULL CHECK (status BETWEEN 0 AND 4),
     ended_at bigint,
     keep_complete bigint CHECK (keep_complete >= 0),
@@ -48,6 +49,7 @@ CREATE TABLE instance (
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000,
         autovacuum_vacuum_cost_delay = 0);
 COMMENT ON COLUMN instance.status IS '0 open, 1 complete, 2 errored, 3 terminated, 4 cancelled';
+COMMENT ON COLUMN instance.links IS 'rows that tie it to other instances: child, parent, watcher; never less than there are';
 COMMENT ON COLUMN instance.keep_complete IS
     'milliseconds from an end with an output to the deletion; null: as the workflow says; never changes';
 COMMENT ON COLUMN instance.keep_failed IS 'the same from any other end';
@@ -98,7 +100,7 @@ CREATE TABLE journal (
     payload text,
     PRIMARY KEY (instance, run, position)
 );
-COMMENT ON COLUMN journal.kind IS '1 started, 2 attempted, 3 opened, 4 fired, 5 lost, 6 parked, 7 retried, 8 ended, 9 delivered, 10 closed, 12 cancelled, 14 patched, 21 continued';
+COMMENT ON COLUMN journal.kind IS '1 started, 2 attempted, 3 opened, 4 fired, 5 lost, 6 parked, 7 retried, 8 ended, 9 delivered, 10 closed, 12 cancelled, 14 patched, 17 returned, 21 continued';
 
 -- The side tables of open instances. `subject` is zero for the instance itself, else the hash of a remote step's call.
 
@@ -137,15 +139,15 @@ CREATE TABLE wait (
     due_at bigint,
     call_count integer NOT NULL,
     kind smallint NOT NULL CHECK (kind BETWEEN 1 AND 99),
-    call_kind smallint NOT NULL CHECK (call_kind BETWEEN 1 AND 7),
+    call_kind smallint NOT NULL CHECK (call_kind BETWEEN 1 AND 99),
     call bytea NOT NULL CHECK (octet_length(call) = 16),
     call_name text NOT NULL,
     awaited bytea,
     PRIMARY KEY (instance, call),
-    CONSTRAINT only_remote_steps_wait_for_no_time CHECK (due_at IS NOT NULL OR kind = 3),
+    CONSTRAINT only_what_others_do_has_no_time CHECK (due_at IS NOT NULL OR kind IN (3, 5)),
     CONSTRAINT waits_for_events_say_for_which CHECK ((kind = 4) = (awaited IS NOT NULL))
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
-COMMENT ON COLUMN wait.kind IS '1 sleep, 2 retry, 3 remote step, 4 event';
+COMMENT ON COLUMN wait.kind IS '1 sleep, 2 retry, 3 remote step, 4 event, 5 another instance';
 COMMENT ON COLUMN wait.awaited IS 'MessagePack: types, key and the position of the entry that opened it';
 CREATE INDEX wait_by_due ON wait (due_at) WHERE due_at IS NOT NULL;
 
@@ -185,6 +187,62 @@ CREATE UNIQUE INDEX event_by_id ON event (instance, app_id, event_id) WHERE even
 CREATE INDEX event_unread ON event (instance, type, sequence) WHERE unread;
 CREATE INDEX event_unread_by_key ON event (instance, type, key, sequence) WHERE unread AND key <> '';
 CREATE INDEX event_by_call ON event (instance, call, run) WHERE call IS NOT NULL;
+
+-- Letters between instances that nobody has taken yet (rule W22): written in the transaction of the sender's decision, deleted
+-- in that of the addressee's. It is a queue, so its rows lead with their place in line.
+CREATE TABLE mailbox (
+    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    written_at bigint NOT NULL,
+    caller uuid NOT NULL,
+    instance uuid,
+    run integer NOT NULL,
+    kind smallint NOT NULL CHECK (kind BETWEEN 1 AND 99),
+    call bytea NOT NULL CHECK (octet_length(call) = 16),
+    namespace text COLLATE "C",
+    workflow text COLLATE "C",
+    name text COLLATE "C",
+    body bytea NOT NULL,
+    CONSTRAINT a_name_is_whole CHECK ((name IS NULL) = (namespace IS NULL) AND (name IS NULL) = (workflow IS NULL)),
+    CONSTRAINT a_letter_has_one_address CHECK ((instance IS NULL) = (name IS NOT NULL))
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
+COMMENT ON COLUMN mailbox.kind IS '1 start, 2 watch, 3 event, 4 returned, 5 terminate, 6 cancel';
+COMMENT ON COLUMN mailbox.caller IS 'with run and call: the call that it is about';
+COMMENT ON COLUMN mailbox.body IS 'MessagePack: what it says';
+-- Who is about to exist.
+CREATE INDEX mailbox_starts ON mailbox (namespace, workflow, name) WHERE kind = 1;
+
+-- The children of an instance, and its parent (rule P36): as long as it is kept.
+CREATE TABLE child (
+    instance uuid NOT NULL,
+    run integer NOT NULL CHECK (run > 0),
+    detached boolean NOT NULL,
+    over boolean NOT NULL,
+    call bytea NOT NULL CHECK (octet_length(call) = 16),
+    namespace text COLLATE "C" NOT NULL,
+    workflow text COLLATE "C" NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    PRIMARY KEY (instance, run, call)
+) WITH (fillfactor = 90);
+COMMENT ON COLUMN child.over IS 'it is known to have ended, or never was a child';
+
+CREATE TABLE parent (
+    instance uuid PRIMARY KEY,
+    caller uuid NOT NULL,
+    run integer NOT NULL CHECK (run > 0),
+    detached boolean NOT NULL,
+    call bytea NOT NULL CHECK (octet_length(call) = 16),
+    workflow text COLLATE "C" NOT NULL,
+    name text COLLATE "C" NOT NULL
+);
+
+-- Calls that wait for the end of an instance.
+CREATE TABLE watcher (
+    instance uuid NOT NULL,
+    caller uuid NOT NULL,
+    run integer NOT NULL CHECK (run > 0),
+    call bytea NOT NULL CHECK (octet_length(call) = 16),
+    PRIMARY KEY (instance, caller, run, call)
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
 
 -- Remote steps without an outcome (rule W39). `body` is MessagePack: call, position and what to run.
 CREATE TABLE remote_step (

@@ -28,6 +28,7 @@ CREATE TABLE instance (
     deaths        INTEGER NOT NULL,
     events        INTEGER NOT NULL,
     unread        INTEGER NOT NULL,
+    links         INTEGER NOT NULL,
     created_at    INTEGER NOT NULL,
     ended_at      INTEGER,
     -- How long its start wants it kept after its end, in milliseconds; null as its workflow says. Never changes.
@@ -115,8 +116,8 @@ CREATE INDEX ready_step ON ready (namespace, pool, offered_at, ready_at) WHERE p
 CREATE TABLE wait (
     uid        BLOB    NOT NULL,
     call       BLOB    NOT NULL CHECK (length(call) = 16),
-    -- 1 sleep, 2 retry, 3 remote step, 4 event.
-    kind       INTEGER NOT NULL CHECK (kind BETWEEN 1 AND 4),
+    -- 1 sleep, 2 retry, 3 remote step, 4 event, 5 another instance.
+    kind       INTEGER NOT NULL CHECK (kind BETWEEN 1 AND 5),
     since      INTEGER NOT NULL,
     -- Null where something other than time ends it.
     due_at     INTEGER,
@@ -166,6 +167,58 @@ CREATE UNIQUE INDEX event_id ON event (uid, app_id, event_id);
 CREATE INDEX event_unread ON event (uid, type, sequence) WHERE unread = 1;
 CREATE INDEX event_unread_key ON event (uid, type, key, sequence) WHERE unread = 1 AND key <> '';
 CREATE INDEX event_call ON event (uid, call) WHERE call IS NOT NULL;
+
+-- Letters between instances that nobody has taken yet, in their order.
+CREATE TABLE mailbox (
+    number     INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+    written_at INTEGER NOT NULL,
+    -- 1 start, 2 watch, 3 event, 4 returned, 5 terminate, 6 cancel.
+    kind       INTEGER NOT NULL,
+    uid        BLOB,
+    namespace  TEXT,
+    workflow   TEXT,
+    name       TEXT,
+    caller     BLOB    NOT NULL,
+    run        INTEGER NOT NULL,
+    call       BLOB    NOT NULL CHECK (length(call) = 16),
+    -- MessagePack of what it says.
+    body       BLOB    NOT NULL,
+    CHECK ((uid IS NULL) = (name IS NOT NULL))
+) STRICT;
+
+CREATE INDEX mailbox_starts ON mailbox (namespace, workflow, name) WHERE kind = 1;
+
+CREATE TABLE child (
+    uid       BLOB    NOT NULL,
+    run       INTEGER NOT NULL,
+    call      BLOB    NOT NULL CHECK (length(call) = 16),
+    namespace TEXT    NOT NULL,
+    workflow  TEXT    NOT NULL,
+    name      TEXT    NOT NULL,
+    detached  INTEGER NOT NULL CHECK (detached IN (0, 1)),
+    -- It is known to have ended, or never was a child.
+    over      INTEGER NOT NULL CHECK (over IN (0, 1)),
+    PRIMARY KEY (uid, run, call)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE parent (
+    uid      BLOB    NOT NULL PRIMARY KEY,
+    caller   BLOB    NOT NULL,
+    run      INTEGER NOT NULL,
+    call     BLOB    NOT NULL CHECK (length(call) = 16),
+    workflow TEXT    NOT NULL,
+    name     TEXT    NOT NULL,
+    detached INTEGER NOT NULL CHECK (detached IN (0, 1))
+) STRICT, WITHOUT ROWID;
+
+-- Calls that wait for the end of an instance.
+CREATE TABLE watcher (
+    uid    BLOB    NOT NULL,
+    caller BLOB    NOT NULL,
+    run    INTEGER NOT NULL,
+    call   BLOB    NOT NULL CHECK (length(call) = 16),
+    PRIMARY KEY (uid, caller, run, call)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE remote_step (
     uid          BLOB    NOT NULL,

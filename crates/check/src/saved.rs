@@ -8,7 +8,7 @@ mod write;
 use everstep_protocol::{
     BuildName, Call, Epoch, EventKey, EventType, FailureKind, FunctionName, Generation, InstanceId,
     InstanceUid, Namespace, Pool, Position, Run, SessionId, Timestamp, WorkflowName,
-    journal::{Entry, ParkCode},
+    journal::{Entry, Other, ParkCode},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -105,6 +105,12 @@ struct Line {
     payload: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     closed_after: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    instance: Option<Other>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detached: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    only_started: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pool: Option<Pool>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -60,6 +60,32 @@ pub struct Instance {
     pub error: Option<Error>,
     #[serde(default)]
     pub termination: Option<Termination>,
+    #[serde(default)]
+    pub parent: Option<Named>,
+    #[serde(default)]
+    pub children: Vec<Child>,
+    #[serde(default)]
+    pub children_total: u64,
+}
+
+/// Another instance.
+#[derive(Debug, Deserialize)]
+#[allow(missing_docs, reason = "the fields are those of the HTTP API")]
+pub struct Named {
+    pub workflow: String,
+    pub id: String,
+}
+
+/// A child of an instance.
+#[derive(Debug, Deserialize)]
+#[allow(missing_docs, reason = "the fields are those of the HTTP API")]
+pub struct Child {
+    pub workflow: String,
+    pub id: String,
+    #[serde(default)]
+    pub status: Option<String>,
+    #[serde(default)]
+    pub detached: bool,
 }
 
 /// Unread events of one type.
@@ -79,6 +105,8 @@ pub struct Reason {
     pub message: Option<String>,
     #[serde(default)]
     pub call: Option<Call>,
+    #[serde(default)]
+    pub instance: Option<Named>,
     #[serde(default)]
     pub since: Option<String>,
     #[serde(default)]

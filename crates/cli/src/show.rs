@@ -5,7 +5,7 @@ use std::{fmt::Write as _, io::IsTerminal};
 
 use comfy_table::{Cell, Color, Table, presets};
 
-use crate::answer::{Bulk, Call, Entry, Instance, Reason, Rejected};
+use crate::answer::{Bulk, Call, Child, Entry, Instance, Reason, Rejected};
 
 /// Text in which control characters are escaped.
 #[must_use]
@@ -61,6 +61,9 @@ pub fn instance(instance: &Instance) -> String {
         let build = pin.build().map_or("that of the worker that takes it up first", |build| build.as_str());
         line("pinned to build", text(build));
     }
+    if let Some(parent) = &instance.parent {
+        line("parent", text(&format!("{}/{}", parent.workflow, parent.id)));
+    }
     if let Some(holder) = &instance.holder {
         line("holder", text(&format!("{} on {}, build {}", holder.session, holder.host, holder.build)));
     }
@@ -91,6 +94,14 @@ pub fn instance(instance: &Instance) -> String {
             writeln!(shown, "and {missing} more").expect("a string takes any text");
         }
     }
+    if !instance.children.is_empty() {
+        shown.push('\n');
+        shown.push_str(&children(&instance.children));
+        let missing = instance.children_total.saturating_sub(instance.children.len() as u64);
+        if missing > 0 {
+            writeln!(shown, "and {missing} more").expect("a string takes any text");
+        }
+    }
     shown
 }
 
@@ -111,6 +122,18 @@ pub fn bulks(bulks: &[Bulk]) -> String {
             bulk.done.to_string(),
             bulk.refused.to_string(),
             plain(&bulk.created_at),
+        ]);
+    }
+    finish(table)
+}
+
+fn children(children: &[Child]) -> String {
+    let mut table = table(&["CHILD", "STATUS", ""]);
+    for child in children {
+        table.add_row([
+            Cell::new(plain(&format!("{}/{}", child.workflow, child.id))),
+            status(Some(child.status.as_deref().unwrap_or("not there"))),
+            Cell::new(if child.detached { "detached" } else { "" }),
         ]);
     }
     finish(table)
@@ -200,6 +223,10 @@ fn reason(reason: &Reason) -> String {
         Some(of) if of.kind == reason.kind => call(of),
         Some(of) if reason.kind == "remote_step" => format!("remote {}", call(of)),
         Some(of) => format!("{} of {}", reason.kind, call(of)),
+    };
+    let what = match &reason.instance {
+        Some(other) => format!("{what}: {}/{}", other.workflow, other.id),
+        None => what,
     };
     reason.until.as_ref().map_or_else(|| what.clone(), |until| format!("{what} until {until}"))
 }

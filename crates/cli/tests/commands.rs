@@ -244,6 +244,8 @@ fn an_instance_is_shown() {
     );
     let attention = r#""attention":{"code":"poison","message":"3 holders died\u001b[2J","since":"2026-01-02T03:04:06.000000Z"},"holder":{"session":"s","build":"b1","host":"h"},"ended_at":null"#;
     assert_snapshot!("get_attention", one(route, 200, instance("attention", attention)).run(&args));
+    let family = r#""reason":{"kind":"child","call":{"kind":"child","name":"pack","count":1},"instance":{"workflow":"pack","id":"c-1"},"since":"2026-01-02T03:04:06.000000Z"},"parent":{"workflow":"shop","id":"s-1"},"children":[{"workflow":"pack","id":"c-1","status":"open","detached":false,"run":1},{"workflow":"report","id":"r-1","status":null,"detached":true,"run":1}],"children_total":3,"ended_at":null"#;
+    assert_snapshot!("get_family", one(route, 200, instance("waiting", family)).run(&args));
     let missing = problem(404, "not_found", "there is no instance o-1 of workflow fulfil in default", false);
     assert_snapshot!("get_not_found", one(route, 404, missing).run(&args));
 }

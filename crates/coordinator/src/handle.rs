@@ -20,7 +20,7 @@ use everstep_protocol::{
     limits::Limits,
     start::{Retention, StartReply},
 };
-use everstep_store::Store;
+use everstep_store::{InstanceView, Store};
 
 use crate::{
     arrival::{Arrival, Told},
@@ -31,6 +31,10 @@ use crate::{
 
 /// How long a caller waits for a decision before it is told "unknown".
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+
+/// How soon the end of an instance is asked for again, at first and at last.
+const ASK_FIRST: Duration = Duration::from_millis(10);
+const ASK_LAST: Duration = Duration::from_millis(250);
 
 /// The most starts in one batch (rule P27).
 pub const BATCH_STARTS_MAX: usize = 1_000;
@@ -139,6 +143,25 @@ impl Handle {
         self.on("send an event", &name, What::Event(event)).await
     }
 
+    /// Waits until an instance has ended, at most so long, and gives what is known of it then; none if there is no such instance.
+    /// Whether it has ended its view says. It asks the store, more and more rarely, and holds nothing meanwhile.
+    pub async fn ended(&self, name: &NameKey, within: Duration) -> Result<Option<InstanceView>, Error> {
+        let deadline = tokio::time::Instant::now() + within;
+        let mut pause = ASK_FIRST;
+        loop {
+            let view = self.shared.store.instance(name).await?;
+            let is_over = view.as_ref().is_none_or(|view| view.ended_at.is_some());
+            if is_over || tokio::time::Instant::now() >= deadline {
+                return Ok(view);
+            }
+            if self.shared.is_stopping() {
+                return Err(Error::Stopping { doing: "wait for an instance's end" });
+            }
+            tokio::time::sleep_until((tokio::time::Instant::now() + pause).min(deadline)).await;
+            pause = (pause * 2).min(ASK_LAST);
+        }
+    }
+
     /// The store, for views.
     #[must_use]
     pub fn store(&self) -> &Arc<dyn Store> {
@@ -236,5 +259,6 @@ pub(crate) fn prepare(shared: &Shared, start: StartRequest) -> Result<Start, Err
         strict: start.strict.unwrap_or(shared.settings.strict_starts),
         attributes: start.attributes,
         message: start.message,
+        letter: None,
     })
 }

@@ -13,7 +13,7 @@
 //! | `POST /v1/{namespace}/workflows/{workflow}/instances:batch` | start up to 1,000 |
 //! | `GET /v1/{namespace}/workflows/{workflow}/instances` | list those of a workflow |
 //! | `GET /v1/{namespace}/instances` | list all of a namespace |
-//! | `GET /v1/{namespace}/workflows/{workflow}/instances/{id}` | one instance |
+//! | `GET /v1/{namespace}/workflows/{workflow}/instances/{id}` | one instance; `?wait=30s` waits for its end |
 //! | `DELETE .../{id}` | delete it; `?terminate=true` ends it first |
 //! | `GET .../{id}/journal` | its journal; `?run=` that of an earlier run |
 //! | `POST .../{id}/events/{type}` | send it an event |

@@ -11,6 +11,7 @@
 //! | watch | ends silent and unroutable sessions, hands their leases on | 1 s | duty `watch` |
 //! | timers | finds due waits | when the next is due, 1 s at most | duty `timers`; its own near ones every coordinator |
 //! | deadlines | ends what was cancelled and did not end in time | 1 s | duty `timers` |
+//! | letters | carries letters between instances | as they are written, 1 s | every coordinator its own, duty `timers` the rest |
 //! | dispatch | offers what waits in the store | 0.5 s | duty `dispatch` |
 //! | outbox | publishes lifecycle messages, and again what was not confirmed | as it comes, 5 s | every coordinator, duty `outbox` |
 //! | rejections | records what can never be accepted | as it comes | every coordinator |

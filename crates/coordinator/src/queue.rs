@@ -140,7 +140,8 @@ impl Queue {
 }
 
 fn size(input: &Input) -> usize {
-    use everstep_engine::What;
+    use everstep_engine::{What, letter::Said};
+    use everstep_protocol::journal::Outcome;
     use everstep_protocol::message::{AttemptOutcome, OpenWait, Then};
     let outcome = |outcome: &AttemptOutcome| match outcome {
         AttemptOutcome::Succeeded(output) => output.len(),
@@ -155,9 +156,12 @@ fn size(input: &Input) -> usize {
                 .iter()
                 .map(|open| match &open.wait {
                     OpenWait::Remote(remote) => remote.input.len(),
+                    OpenWait::Child(child) => child.input.len(),
+                    OpenWait::Send(sending) => sending.payload.len(),
                     OpenWait::Sleep(_)
                     | OpenWait::SleepUntil(_)
                     | OpenWait::Event { .. }
+                    | OpenWait::Instance(_)
                     | OpenWait::Patch => 0,
                 })
                 .sum();
@@ -169,7 +173,12 @@ fn size(input: &Input) -> usize {
             results + opened + then + report.state.as_ref().map_or(0, everstep_protocol::Payload::len)
         }
         Input::On { what: What::Event(event), .. } => event.payload.len(),
+        Input::On { what: What::Letter(letter), .. } => match &letter.said {
+            Said::Event(event) => event.payload.len(),
+            Said::Returned { outcome: Outcome::Succeeded(output), .. } => output.len(),
+            _ => 0,
+        },
         Input::On { what: What::StepReport { outcome: ended, .. }, .. } => outcome(ended),
-        Input::On { .. } => 0,
+        Input::Undelivered(..) | Input::On { .. } => 0,
     }
 }

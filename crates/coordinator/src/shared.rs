@@ -51,6 +51,8 @@ pub(crate) struct Shared {
     pub(crate) near_changed: Notify,
     pub(crate) backlog: Notify,
     pub(crate) orphans: Notify,
+    /// Letters between instances were written.
+    pub(crate) mail: Notify,
     /// An instance was deleted: its journal is to be removed.
     pub(crate) sweep: Notify,
     /// A bulk operation was begun.
@@ -142,6 +144,7 @@ impl Shared {
             near_changed: Notify::new(),
             backlog: Notify::new(),
             orphans: Notify::new(),
+            mail: Notify::new(),
             sweep: Notify::new(),
             bulks: Notify::new(),
             stopping: AtomicBool::new(false),

@@ -9,6 +9,7 @@ use std::{
 use everstep_engine::{
     Answer, Effect, Input, What, Writes,
     batch::{Batch, Loaded, Verdict},
+    letter::{Letter, refusal},
     mailbox::SentEvent,
     rows::Needs,
     start::{MessageKey, NameKey},
@@ -51,6 +52,8 @@ struct Decided {
     held_back: bool,
     /// Waits became due that a scan has passed.
     resumed: bool,
+    /// Letters were written.
+    mail: bool,
 }
 
 /// Runs a batch to its end: repeated while the store is away, in halves when the store refuses it (rule W20).
@@ -135,6 +138,7 @@ fn decide(shared: Arc<Shared>, inputs: Arc<Vec<Input>>, out: Arc<Mutex<Decided>>
             lifecycles: writes.outbox.clone(),
             held_back: writes.ready.iter().any(|row| !row.offered),
             resumed: !writes.waits_due.is_empty(),
+            mail: writes.writes_mail(),
         };
         *out.lock().unwrap_or_else(PoisonError::into_inner) = decided;
         writes
@@ -170,6 +174,9 @@ async fn conclude(
     }
     if decided.resumed {
         shared.near_changed.notify_one();
+    }
+    if decided.mail {
+        shared.mail.notify_one();
     }
     if decided.held_back {
         shared.backlog.notify_one();
@@ -353,6 +360,18 @@ fn culprit(shared: &Shared, input: &Input, mut debts: Vec<(Debt, u8)>, code: &st
         drop(reply.send(Err(Error::Undecided { code, reason })));
     }
     match input {
+        // It is no message that anybody sent: its parent is told.
+        Input::Start(start) if start.letter.is_some() => {
+            if let Some(letter) = start.letter.clone() {
+                undelivered(shared, letter, message);
+            }
+        }
+        Input::Undelivered(letter, _) => {
+            tracing::error!(
+                number = letter.number,
+                "a letter between instances can neither be delivered nor returned"
+            );
+        }
         Input::Start(start) => {
             let record = Rejected {
                 namespace: start.name.namespace.clone(),
@@ -386,12 +405,21 @@ fn culprit(shared: &Shared, input: &Input, mut debts: Vec<(Debt, u8)>, code: &st
             if let Some(share) = debt.message {
                 share.done();
             }
+            if let What::Letter(letter) = what {
+                undelivered(shared, letter.clone(), message);
+            }
             if !matches!(what, What::Unwritable { .. }) {
                 let what = What::Unwritable { message: message.to_owned() };
                 shared.submit(Arrival::new(Input::On { instance: *instance, what }));
             }
         }
     }
+}
+
+/// A letter that breaks its decision goes back, so that it is not carried for ever.
+fn undelivered(shared: &Shared, letter: Letter, message: &str) {
+    let failure = refusal("Undeliverable", format!("the call could not be decided: {message}"));
+    shared.submit(Arrival::new(Input::Undelivered(Box::new(letter), failure)));
 }
 
 const fn kind_word(kind: ErrorKind) -> &'static str {

@@ -329,6 +329,27 @@ async fn p29_to_p32_instances_are_controlled() {
 }
 
 #[tokio::test]
+async fn p36_an_answer_waits_for_the_end() {
+    let rig = Rig::new().await;
+    let one = format!("{INSTANCES}/o-1");
+    rig.post(INSTANCES, r#"{"id":"o-1"}"#).await;
+    assert_eq!(
+        rig.get(&format!("{one}?wait=10ms")).await.json()["status"],
+        "queued",
+        "it has not ended in time"
+    );
+    let path = format!("{one}?wait=1%20min");
+    let terminate = format!("{one}/terminate");
+    let (shown, ended) = tokio::join!(rig.get(&path), rig.post(&terminate, ""));
+    assert_eq!((shown.json()["status"].clone(), ended.status), (json!("terminated"), 200));
+    rig.get(&format!("{INSTANCES}/nobody?wait=1s")).await.problem(404, "not_found");
+    for (wait, says) in [("61s", "at most"), ("soon", "soon"), ("-1s", "-1s")] {
+        let detail = rig.get(&format!("{one}?wait={wait}")).await.problem(400, "query");
+        assert!(detail.contains(says), "{detail}");
+    }
+}
+
+#[tokio::test]
 async fn everything_else_is_a_problem_too() {
     let rig = Rig::new().await;
     rig.get("/").await.problem(404, "no_such_route");

@@ -303,6 +303,7 @@ fn start(n: u64, workflow: &WorkflowName) -> Input {
         strict: false,
         attributes: Vec::new(),
         message: None,
+        letter: None,
     }))
 }
 

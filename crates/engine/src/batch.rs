@@ -2,6 +2,7 @@
 //! the earlier ones left, and each row is written once (rule W21).
 
 mod fold;
+mod letters;
 mod writes;
 
 use std::{
@@ -109,6 +110,7 @@ impl Batch {
     pub fn apply(&mut self, input: &Input, room: &mut Room) -> Verdict {
         match input {
             Input::Start(start) => self.start(start, room, admit),
+            Input::Undelivered(letter, failure) => Verdict::Decided(self.undelivered(letter, failure)),
             Input::On { instance, what } => {
                 if self.loaded.elsewhere.contains(instance) {
                     return Verdict::Held;
@@ -173,6 +175,15 @@ impl Batch {
     }
 
     fn start(&mut self, start: &Start, room: &mut Room, admit: Admit) -> Verdict {
+        if start.letter.as_ref().is_some_and(|letter| !self.is_there(letter)) {
+            return Verdict::Decided(Answer::Nothing);
+        }
+        if let Some(letter) = &start.letter
+            && start.input.len() as u64 > self.rules.limits.input_bytes
+        {
+            let failure = letters::too_large(start.input.len() as u64, self.rules.limits.input_bytes);
+            return Verdict::Decided(self.undelivered(letter, &failure));
+        }
         let earlier = start.message.as_ref().and_then(|key| self.loaded.messages.get(key));
         // An earlier input of the batch may have ended it.
         let existing = self.loaded.names.get(&start.name).map(|existing| Existing {
@@ -182,7 +193,10 @@ impl Batch {
         let now = self.loaded.now;
         let decided = match catch_unwind(AssertUnwindSafe(|| admit(start, earlier, existing.as_ref(), now))) {
             Err(_) => return Verdict::Broken,
-            Ok(Admission::Known(decided)) => decided,
+            Ok(Admission::Known(decided)) => {
+                self.met(start, existing.as_ref(), &decided.answer);
+                decided
+            }
             Ok(Admission::Created(head, _)) if start.strict && !serves(room, &head) => {
                 // Nothing is kept: the same start may be sent again.
                 return Verdict::Started(Decided { id: start.name.id.clone(), answer: Answer::NotServed });
@@ -211,7 +225,10 @@ impl Batch {
             Place::Direct(session) => room.taker(session, head, head.pin.as_ref()),
             Place::Queue => None,
         };
-        let decision = runnable(head.clone(), entry, place, taker);
+        let mut decision = runnable(head.clone(), entry, place, taker);
+        if let Some(letter) = &start.letter {
+            letters::born(letter, start, &mut decision);
+        }
         self.settle_credit(place, &decision.effects, room);
         self.record(head, decision);
     }
@@ -245,6 +262,9 @@ impl Batch {
         }
         for entry in decision.last {
             self.fold.entry(before, entry);
+        }
+        if let Some(last) = decision.entries.last().filter(|_| head.status.is_ended() && head.links > 0) {
+            self.loaded.rows.lasts.insert(head.uid, last.clone());
         }
         for entry in decision.entries {
             self.fold.entry(&head, entry);
@@ -289,6 +309,10 @@ impl Batch {
     /// No such instance: a worker that believes otherwise is told to drop it.
     fn unknown(&mut self, instance: InstanceUid, what: &What) -> Answer {
         use CoordinatorItem as Item;
+        if let What::Letter(letter) = what {
+            let failure = crate::letter::gone();
+            return self.undelivered(letter, &failure);
+        }
         let item = match what {
             What::Claim { session, .. } => Some((*session, Item::NotGranted { instance })),
             What::Report { session, report, .. } => {
@@ -306,6 +330,7 @@ impl Batch {
             | What::LeaseEnded { .. }
             | What::StepLeaseEnded { .. }
             | What::Event(_)
+            | What::Letter(_)
             | What::Terminate { .. }
             | What::Pause { .. }
             | What::Resume { .. }
@@ -333,6 +358,7 @@ const fn may_place(what: &What) -> bool {
         | What::StepReport { .. }
         | What::StepLeaseEnded { .. }
         | What::Event(_)
+        | What::Letter(_)
         | What::Resume { .. }
         | What::Cancel { .. }
         | What::Restart { .. }
@@ -511,13 +537,25 @@ fn overlay(rows: &mut Rows, uid: InstanceUid, change: Change, now: Timestamp) {
                 row.delivery = delivery;
             }
         }
+        Change::LetterEnd(number) => {
+            rows.letters.remove(&number);
+        }
+        Change::Parent(parent) => {
+            rows.parents.insert(uid, parent);
+        }
         // No decision reads them.
         Change::Attribute(_)
         | Change::Attributes(_)
         | Change::State(_)
         | Change::Outbox(_)
         | Change::Cut(_)
-        | Change::Delete(_) => {}
+        | Change::Delete(_)
+        | Change::Letter(_)
+        | Change::Cascade(_)
+        | Change::Child(_)
+        | Change::ChildOver(_)
+        | Change::Watcher(_)
+        | Change::Conclude(_) => {}
     }
 }
 
@@ -542,6 +580,7 @@ mod tests {
             strict: false,
             attributes: Vec::new(),
             message: None,
+            letter: None,
         }
     }
 

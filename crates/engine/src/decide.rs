@@ -10,6 +10,7 @@
 //! | step report | append, push | append, push | append | **append, ready** | append | append | fence |
 //! | step lease ended | append, push | append, push | append | append | append | append | nothing |
 //! | event | append, push | append, push | append | **append, ready** | append | append | refused |
+//! | letter: an answer | append, push | append, push | append | **append, ready** | append | append | nothing |
 //! | terminate | **end** | **end** | **end** | **end** | **end** | **end** | refused |
 //! | pause | **tell** | **tell** | **paused** | **paused** | nothing | refused | refused |
 //! | resume | nothing | nothing | nothing | nothing | **ready** | refused | refused |
@@ -22,7 +23,8 @@
 //! | retry | refused | refused | refused | refused | refused | **ready** | refused |
 //! | pin | **noted** | **noted** | **ready** elsewhere | **noted** | **noted** | **noted** | **noted** |
 //!
-//! An event that no open wait fits is kept, in every open state alike.
+//! An event that no open wait fits is kept, in every open state alike. A letter with an event, a terminate or a cancel does what
+//! these do; one that asks how an instance ends changes nothing of it. An answer that no call waits for means nothing.
 //!
 //! While a pause waits for the holder to give its lease up, nothing that the lease's end brings makes the instance ready. What
 //! people may do in which status is the table of [`transition`](crate::transition), which decisions obey.
@@ -34,6 +36,7 @@ mod delete;
 mod due;
 mod event;
 mod lease;
+mod letter;
 mod pause;
 mod pin;
 mod report;
@@ -103,6 +106,7 @@ pub fn decide(head: &Head, what: &What, context: Context<'_>) -> Decision {
             step::ended(&mut draft, &from, *epoch, *counts)
         }
         What::Event(event) => event::accept(&mut draft, event),
+        What::Letter(letter) => letter::take(&mut draft, letter),
         What::Terminate { operation, reason } => control::terminate(&mut draft, operation, reason.as_ref()),
         What::Pause { operation } => pause::pause(&mut draft, operation),
         What::Resume { operation } => pause::resume(&mut draft, operation),

@@ -3,12 +3,13 @@
 use everstep_protocol::{
     Attribute, BuildName, CallHash, EventType, InstanceUid, Namespace, Payload, Pool, Position, Run,
     SessionId, Timestamp, WorkflowName,
-    journal::{Entry, Parked},
+    journal::{Entry, Outcome, Parked},
     message::{CoordinatorItem, StepGrant},
 };
 
 use crate::{
     head::{Head, Status},
+    letter::{Caller, Cascade, ChildRow, NewLetter, ParentRow},
     lifecycle::Lifecycle,
     mailbox::{Delivery, EventRow},
     rows::{Control, Lease, RemoteRow, Subject, WaitRow},
@@ -115,6 +116,22 @@ pub enum Change {
     },
     /// A message to the world, from the outbox.
     Outbox(Lifecycle),
+    /// A letter to another instance.
+    Letter(NewLetter),
+    /// The same letter to attached children.
+    Cascade(Cascade),
+    /// A letter was taken.
+    LetterEnd(u64),
+    /// It has a child.
+    Child(ChildRow),
+    /// The child of this call has ended, or never was its own.
+    ChildOver(CallHash),
+    /// It has a parent.
+    Parent(ParentRow),
+    /// Somebody waits for its end.
+    Watcher(Caller),
+    /// It has ended: everybody who waits for that gets this outcome, and waits no more.
+    Conclude(Outcome),
 }
 
 /// What of a deleted instance is forgotten.

@@ -107,6 +107,9 @@ pub struct Head {
     pub unread: u64,
     /// Who may have kept its body, while nobody holds it (rule W27).
     pub cached: Option<Cached>,
+    /// Rows that tie it to other instances: children, a parent, those who wait for its end. Never less than there are; without
+    /// any, none is looked for (rule P36).
+    pub links: u32,
     /// When it was created.
     pub created_at: Timestamp,
     /// When it ended: set exactly when the status is not open.
@@ -145,6 +148,7 @@ impl Head {
             events: 0,
             unread: 0,
             cached: None,
+            links: 0,
             created_at,
             ended_at: None,
             retention: crate::retention::Own { complete: None, failed: None },

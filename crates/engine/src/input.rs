@@ -6,7 +6,12 @@ use everstep_protocol::{
     message::{AttemptOutcome, Have, OpenWait, Report},
 };
 
-use crate::{mailbox::SentEvent, rows::Needs, start::Start};
+use crate::{
+    letter::{Letter, Said},
+    mailbox::SentEvent,
+    rows::Needs,
+    start::Start,
+};
 
 /// One input of a batch.
 #[derive(Clone, Debug)]
@@ -21,6 +26,8 @@ pub enum Input {
         /// What happened.
         what: What,
     },
+    /// A letter cannot be delivered: whoever waits for an answer gets this failure.
+    Undelivered(Box<Letter>, everstep_protocol::Failure),
 }
 
 /// What happened to an instance.
@@ -108,6 +115,8 @@ pub enum What {
     },
     /// Somebody sends an event.
     Event(SentEvent),
+    /// Another instance has written (rule W22).
+    Letter(Letter),
     /// Somebody ends the instance.
     Terminate {
         /// The operation's id.
@@ -180,6 +189,7 @@ impl Input {
                 needs.heads.push(*instance);
                 what.needs(*instance, needs);
             }
+            Self::Undelivered(letter, _) => needs.letters.push(letter.number),
         }
     }
 
@@ -187,7 +197,7 @@ impl Input {
     #[must_use]
     pub const fn instance(&self) -> Option<InstanceUid> {
         match self {
-            Self::Start(_) => None,
+            Self::Start(_) | Self::Undelivered(..) => None,
             Self::On { instance, .. } => Some(*instance),
         }
     }
@@ -197,11 +207,8 @@ impl What {
     fn needs(&self, instance: InstanceUid, needs: &mut Needs) {
         match self {
             Self::Report { report, .. } => of_report(instance, report, needs),
-            Self::Event(event) => {
-                needs.runnable.push(instance);
-                needs.event_ids.push((instance, event.id.clone()));
-                needs.waiters.push((instance, event.kind.clone(), event.key.clone()));
-            }
+            Self::Event(event) => of_event(instance, event, needs),
+            Self::Letter(letter) => of_letter(instance, letter, needs),
             Self::GiveBack { .. } | Self::LeaseEnded { .. } | Self::Overdue => {}
             Self::Expire => needs.expiries.push(instance),
             Self::Claim { .. } | Self::Unwritable { .. } => needs.runnable.push(instance),
@@ -235,6 +242,24 @@ impl What {
                 needs.operations.push((instance, operation.clone()));
             }
         }
+    }
+}
+
+fn of_event(instance: InstanceUid, event: &SentEvent, needs: &mut Needs) {
+    needs.runnable.push(instance);
+    needs.event_ids.push((instance, event.id.clone()));
+    needs.waiters.push((instance, event.kind.clone(), event.key.clone()));
+}
+
+fn of_letter(instance: InstanceUid, letter: &Letter, needs: &mut Needs) {
+    needs.runnable.push(instance);
+    needs.letters.push(letter.number);
+    match &letter.said {
+        Said::Start { .. } => {}
+        Said::Watch => needs.lasts.push(instance),
+        Said::Event(event) => of_event(instance, event, needs),
+        Said::Returned { .. } => needs.waits.push((instance, letter.caller.call)),
+        Said::Terminate { .. } | Said::Cancel { .. } => needs.parents.push(instance),
     }
 }
 

@@ -35,6 +35,7 @@ pub fn keep(entries: &[Entry], step: &Call) -> Option<Vec<Entry>> {
             | Fact::Opened(_)
             | Fact::Fired { .. }
             | Fact::Delivered(_)
+            | Fact::Returned(_)
             | Fact::Patched(_) => {
                 let call = entry.fact.call().filter(|call| kept.contains(call));
                 call.map(|_| entry.fact.clone())
@@ -88,6 +89,9 @@ impl<'a> Calls<'a> {
                 }
                 Fact::Delivered(delivered) => {
                     calls.outcomes.entry(&delivered.call).or_insert(entry.position);
+                }
+                Fact::Returned(returned) => {
+                    calls.outcomes.entry(&returned.call).or_insert(entry.position);
                 }
                 // The body never saw what came of it.
                 Fact::Closed(closed) => {
@@ -145,6 +149,7 @@ impl Moved {
             other @ (Fact::Started(_)
             | Fact::Fired { .. }
             | Fact::Delivered(_)
+            | Fact::Returned(_)
             | Fact::Closed(_)
             | Fact::Lost(_)
             | Fact::Parked(_)

@@ -23,6 +23,7 @@ pub mod effect;
 pub mod head;
 pub mod input;
 pub mod keep;
+pub mod letter;
 pub mod lifecycle;
 pub mod mailbox;
 pub mod place;

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::rows::{Needs, Rows, WaitKind, WaitRow};
 
 /// By what an event is known when it is sent again (rule P24).
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct EventId {
     /// The application id of an AMQP message; empty if it has none, and over HTTP.
     pub app_id: String,
@@ -23,13 +23,14 @@ pub struct EventId {
 }
 
 /// An event as it is sent, after the checks at the edge.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SentEvent {
     /// By what a repetition is known.
     pub id: EventId,
     /// Its type.
     pub kind: EventType,
     /// Its correlation key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<EventKey>,
     /// What it says.
     pub payload: Payload,

@@ -39,6 +39,12 @@ pub enum Asked {
     Event(Option<EventKey>),
     /// Whether a change of the code applies (rule P40).
     Patch,
+    /// A child with this input (rule P36).
+    Child(Fingerprint),
+    /// The end of another instance.
+    Instance,
+    /// An event with this payload for another instance.
+    Send(Fingerprint),
 }
 
 impl fmt::Display for Asked {
@@ -49,6 +55,9 @@ impl fmt::Display for Asked {
             Self::Sleep => "a sleep",
             Self::Event(_) => "the wait for an event",
             Self::Patch => "a patch",
+            Self::Child(_) => "a child",
+            Self::Instance => "the wait for another instance",
+            Self::Send(_) => "an event for another instance",
         })
     }
 }
@@ -276,6 +285,7 @@ impl Replay {
                 Ok(Fed::Nothing)
             }
             Fact::Delivered(delivered) => self.delivered(entry, delivered),
+            Fact::Returned(returned) => self.returned(entry, returned),
             Fact::Closed(closed) => self.closed(entry, closed),
             Fact::Cancelled(cancelled) => Ok(self.cancelled(cancelled)),
             Fact::Parked(_) | Fact::Retried | Fact::Continued(_) | Fact::Ended(_) => Ok(Fed::Nothing),

@@ -82,7 +82,11 @@ pub(crate) const fn is_due(wait: &OpenWait, at: Timestamp) -> bool {
     match wait {
         OpenWait::Sleep(length) => length.0 == 0,
         OpenWait::SleepUntil(until) => until.0 <= at.0,
-        OpenWait::Remote(_) | OpenWait::Event { .. } => false,
+        OpenWait::Remote(_)
+        | OpenWait::Event { .. }
+        | OpenWait::Child(_)
+        | OpenWait::Instance(_)
+        | OpenWait::Send(_) => false,
         OpenWait::Patch => true,
     }
 }
@@ -141,6 +145,9 @@ fn opened(open: &Open, at: Timestamp, reporter: &Reporter) -> Option<Opened> {
         OpenWait::Event { types, key, timeout } => {
             (Wait::Event { types: types.clone(), key: key.clone(), until: at.plus(*timeout) }, None)
         }
+        OpenWait::Child(child) => (Wait::Child(child.clone()), Some(reporter.build.clone())),
+        OpenWait::Instance(other) => (Wait::Instance(other.clone()), None),
+        OpenWait::Send(sending) => (Wait::Send(sending.clone()), Some(reporter.build.clone())),
         OpenWait::Patch => return None,
     };
     Some(Opened { call: open.call.clone(), called_after: open.called_after, wait, build })

@@ -53,11 +53,13 @@ pub enum WaitKind {
     Remote,
     /// An event; a due time is the end of its timeout.
     Event,
+    /// What another instance answers, or how it ends (rule P36).
+    Instance,
 }
 
 impl WaitKind {
     /// Every kind, in the order of their codes.
-    pub const ALL: [Self; 4] = [Self::Sleep, Self::Retry, Self::Remote, Self::Event];
+    pub const ALL: [Self; 5] = [Self::Sleep, Self::Retry, Self::Remote, Self::Event, Self::Instance];
 
     /// The number that stores keep. Never changes.
     #[must_use]
@@ -67,6 +69,7 @@ impl WaitKind {
             Self::Retry => 2,
             Self::Remote => 3,
             Self::Event => 4,
+            Self::Instance => 5,
         }
     }
 
@@ -84,6 +87,7 @@ impl WaitKind {
             Self::Retry => "retry",
             Self::Remote => "remote_step",
             Self::Event => "event",
+            Self::Instance => "instance",
         }
     }
 }
@@ -167,6 +171,12 @@ pub struct Rows {
     pub firsts: HashMap<InstanceUid, everstep_protocol::journal::Entry>,
     /// When ended instances are to be deleted.
     pub expiries: HashMap<InstanceUid, Timestamp>,
+    /// Letters that nobody has taken yet, by their numbers.
+    pub letters: std::collections::HashSet<u64>,
+    /// Parents of instances that were started by another one.
+    pub parents: HashMap<InstanceUid, crate::letter::ParentRow>,
+    /// The last entry of the current run of ended instances, which says how they ended.
+    pub lasts: HashMap<InstanceUid, everstep_protocol::journal::Entry>,
 }
 
 /// Which side rows a batch needs, beside the heads and their leases.
@@ -199,4 +209,10 @@ pub struct Needs {
     pub waiters: Vec<crate::mailbox::Topic>,
     /// The event that a call got, and the waits that it fits: see [`return_queries`](Self::return_queries).
     pub returns: Vec<(InstanceUid, CallHash)>,
+    /// Letters, by their numbers: those that nobody else takes at this moment.
+    pub letters: Vec<u64>,
+    /// Instances whose parent is needed.
+    pub parents: Vec<InstanceUid>,
+    /// Instances whose last entry is needed.
+    pub lasts: Vec<InstanceUid>,
 }

@@ -59,6 +59,8 @@ pub struct Start {
     pub attributes: Vec<Attribute>,
     /// The message that it came in, if it has an id.
     pub message: Option<MessageKey>,
+    /// The letter of a parent that it is (rule P36).
+    pub letter: Option<crate::letter::Letter>,
 }
 
 impl Start {
@@ -66,6 +68,9 @@ impl Start {
         needs.names.push(self.name.clone());
         if let Some(message) = &self.message {
             needs.messages.push(message.clone());
+        }
+        if let Some(letter) = &self.letter {
+            needs.letters.push(letter.number);
         }
     }
 }

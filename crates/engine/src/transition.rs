@@ -142,6 +142,8 @@ const NOTES: &str = "
 * `pin` changes which build takes the instance up next. Whoever holds it goes on until it suspends or ends. One that has ended
   keeps the pin for a restart.
 * `delete` of an instance that has not ended terminates it first where that is asked for.
+* What ends, cancels or restarts an instance reaches the children that are attached to it: a cancel cancels them, all else
+  terminates them.
 ";
 
 /// The reference page, in Markdown.

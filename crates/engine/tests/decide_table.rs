@@ -3,10 +3,13 @@
 
 mod support;
 
-use everstep_engine::What;
+use everstep_engine::{
+    What,
+    letter::{Address, Caller, Letter, NewLetter, Said},
+};
 use everstep_protocol::{
-    Epoch, Millis, Pin, Policy,
-    journal::End,
+    Call, CallKind, Epoch, Millis, Pin, Policy, Run,
+    journal::{End, Outcome},
     message::{OpenWait, Then},
 };
 use support::*;
@@ -24,8 +27,13 @@ fn instance(state: &str) -> Store {
             open(&sleep("s"), OpenWait::Sleep(Millis(9))),
             open(&step("img"), img),
             awaits(&event("paid", 1), &["paid"], 1_000),
+            open(&other_call(), OpenWait::Instance(other("o"))),
         ];
     });
+    store
+        .tables
+        .mailbox
+        .insert(LETTER, NewLetter { to: Address::Instance(uid(1)), caller: caller(), said: answer() });
     store.tell(What::StepClaim { session: S1, call: step("img").hash() });
     match state {
         "held by the sender" => {}
@@ -48,6 +56,21 @@ fn instance(state: &str) -> Store {
     store
 }
 
+/// The letter that is there for instance 1: what came of its call to another one.
+const LETTER: u64 = 50;
+
+fn other_call() -> Call {
+    call(CallKind::Instance, "fulfil/o", 1)
+}
+
+fn caller() -> Caller {
+    Caller { uid: uid(1), run: Run(1), call: other_call().hash() }
+}
+
+fn answer() -> Said {
+    Said::Returned { outcome: Outcome::Succeeded(json("1")), over: true }
+}
+
 /// The row of an input. No wildcard: a new input has to be given a row.
 fn word(what: &What) -> &'static str {
     match what {
@@ -60,6 +83,7 @@ fn word(what: &What) -> &'static str {
         What::StepReport { .. } => "step report",
         What::StepLeaseEnded { .. } => "step lease ended",
         What::Event(_) => "event",
+        What::Letter(_) => "letter: an answer",
         What::Terminate { .. } => "terminate",
         What::Unwritable { .. } => "unwritable",
         What::Retry { .. } => "retry",
@@ -75,7 +99,7 @@ fn word(what: &What) -> &'static str {
 }
 
 /// How many inputs `word` knows.
-const INPUTS: usize = 20;
+const INPUTS: usize = 21;
 
 /// What comes of it: entries written, messages sent, the state afterwards.
 fn outcome(state: &str, what: &What) -> String {
@@ -144,6 +168,15 @@ fn row(what: &What) -> [&'static str; 7] {
             "delivered",
             "nothing",
         ],
+        "letter: an answer" => [
+            "returned push",
+            "returned push",
+            "returned",
+            "returned offer -> ready",
+            "returned",
+            "returned",
+            "noted",
+        ],
         "terminate" => [
             "ended fence step fence -> ended",
             "ended fence step fence -> ended",
@@ -192,7 +225,7 @@ fn row(what: &What) -> [&'static str; 7] {
 }
 
 fn inputs() -> Vec<What> {
-    let mut late = report(uid(1), 1, 2, 4);
+    let mut late = report(uid(1), 1, 2, 5);
     late.results = vec![end(&step("a"), 1, ok())];
     let operation = || "o".to_owned();
     vec![
@@ -205,6 +238,7 @@ fn inputs() -> Vec<What> {
         step_reported(S1, &step("img"), 1, ok()),
         step_ended(S1, &step("img"), true),
         What::Event(sent("e", "paid", 1)),
+        What::Letter(Letter { number: LETTER, caller: caller(), said: answer() }),
         What::Terminate { operation: operation(), reason: None },
         What::Unwritable { message: operation() },
         What::Retry { operation: operation() },

@@ -45,6 +45,8 @@ fn opened() -> impl Strategy<Value = Vec<Open>> {
             timeout: Millis(millis),
         }),
         Just(OpenWait::Patch),
+        Just(OpenWait::Child(child("c"))),
+        Just(OpenWait::Instance(other("c"))),
     ];
     prop::collection::vec(wait, 0..4).prop_map(|waits| {
         let named = |name: &str, wait: &OpenWait| match wait {
@@ -52,6 +54,9 @@ fn opened() -> impl Strategy<Value = Vec<Open>> {
             OpenWait::Sleep(_) | OpenWait::SleepUntil(_) => sleep(name),
             OpenWait::Event { .. } => event(name, 1),
             OpenWait::Patch => call(CallKind::Patch, name, 1),
+            OpenWait::Child(_) => call(CallKind::Child, name, 1),
+            OpenWait::Instance(_) => call(CallKind::Instance, name, 1),
+            OpenWait::Send(_) => call(CallKind::Send, name, 1),
         };
         ["u", "v", "w", "x"].iter().zip(waits).map(|(name, wait)| open(&named(name, &wait), wait)).collect()
     })

@@ -49,7 +49,7 @@ use everstep_worker::{OnStuck, Worker};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-pub use instance::{InstanceHandle, OperationError};
+pub use instance::{InstanceHandle, OperationError, ResultError};
 
 /// Settings of the coordinator half.
 pub type CoordinatorSettings = everstep_coordinator::Settings;

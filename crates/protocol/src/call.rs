@@ -26,6 +26,10 @@ pub enum CallKind {
     Compensation,
     /// A question whether a change of the code applies (rule P40).
     Patch,
+    /// A wait for the end of another instance.
+    Instance,
+    /// An event for another instance.
+    Send,
 }
 
 impl CallKind {
@@ -41,6 +45,8 @@ impl CallKind {
             Self::Action => "action",
             Self::Compensation => "compensation",
             Self::Patch => "patch",
+            Self::Instance => "instance",
+            Self::Send => "send",
         }
     }
 }

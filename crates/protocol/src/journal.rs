@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Attempt, Attribute, BuildName, Call, CallHash, EventKey, EventType, Failure, Fingerprint, FunctionName,
-    Generation, Millis, Payload, Policy, Pool, Position, SessionId, StepKey, Timestamp,
+    Generation, InstanceId, Millis, Payload, Policy, Pool, Position, SessionId, StepKey, Timestamp,
+    WorkflowName,
 };
 
 /// One entry of a journal.
@@ -51,6 +52,8 @@ pub enum Fact {
     Cancelled(Cancelled),
     /// The body went on as the next generation, with this input: the last entry of its journal (rule P36).
     Continued(Payload),
+    /// What a call to another instance came to (rule P36).
+    Returned(Returned),
 }
 
 /// A cancel, as the body meets it.
@@ -136,7 +139,7 @@ pub struct Opened {
     pub called_after: Position,
     /// What for.
     pub wait: Wait,
-    /// The build that made the call, for a remote step: whose code gave it its input (rule P8).
+    /// The build that made the call, for one that has an input: whose code gave it that (rule P8).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub build: Option<BuildName>,
 }
@@ -171,6 +174,67 @@ pub enum Wait {
         /// When the wait times out.
         until: Timestamp,
     },
+    /// For a child: until it has ended, or only until it has started (rule P36).
+    Child(Child),
+    /// For the end of another instance (rule P36).
+    #[serde(rename = "end_of")]
+    Instance(Other),
+    /// Until another instance has accepted an event, or refused it (rule P36).
+    Send(Sending),
+}
+
+/// An instance that another one starts (rule P36). It is in the namespace of its parent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Child {
+    /// Its workflow.
+    pub workflow: WorkflowName,
+    /// Its id.
+    pub id: InstanceId,
+    /// Its input.
+    pub input: Payload,
+    /// The fingerprint of its input.
+    pub fingerprint: Fingerprint,
+    /// What ends or cancels the parent leaves it alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub detached: bool,
+    /// The call ends as soon as the child has started.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub only_started: bool,
+}
+
+/// Another instance, of the same namespace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Other {
+    /// Its workflow.
+    pub workflow: WorkflowName,
+    /// Its id.
+    pub id: InstanceId,
+}
+
+/// An event for another instance of the same namespace.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sending {
+    /// The instance.
+    pub to: Other,
+    /// The event's type.
+    #[serde(rename = "type")]
+    pub kind: EventType,
+    /// Its correlation key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<EventKey>,
+    /// What it says.
+    pub payload: Payload,
+    /// The fingerprint of the payload.
+    pub fingerprint: Fingerprint,
+}
+
+/// What a call to another instance came to: the instance's output or how else it ended, or why it was not even asked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Returned {
+    /// The call.
+    pub call: Call,
+    /// Its outcome, which is final.
+    pub outcome: Outcome,
 }
 
 /// An event as the call that waited for it got it. The match of event and wait is this entry (rule P22).
@@ -350,6 +414,7 @@ impl Fact {
             Self::Patched(_) => 14,
             Self::Cancelled(_) => 12,
             Self::Continued(_) => 21,
+            Self::Returned(_) => 17,
         }
     }
 
@@ -370,6 +435,7 @@ impl Fact {
             Self::Patched(_) => "patched",
             Self::Cancelled(_) => "cancelled",
             Self::Continued(_) => "continued",
+            Self::Returned(_) => "returned",
         }
     }
 
@@ -383,6 +449,7 @@ impl Fact {
             Self::Delivered(delivered) => Some(&delivered.call),
             Self::Closed(closed) => Some(&closed.call),
             Self::Patched(patched) => Some(&patched.call),
+            Self::Returned(returned) => Some(&returned.call),
             Self::Started(_)
             | Self::Lost(_)
             | Self::Parked(_)
@@ -410,8 +477,14 @@ impl Fact {
                 }
             },
             Self::Opened(opened) => match &opened.wait {
-                Wait::Sleep { .. } | Wait::Event { .. } => 0,
+                Wait::Sleep { .. } | Wait::Event { .. } | Wait::Instance(_) => 0,
                 Wait::Remote(remote) => remote.input.len(),
+                Wait::Child(child) => child.input.len(),
+                Wait::Send(sending) => sending.payload.len(),
+            },
+            Self::Returned(returned) => match &returned.outcome {
+                Outcome::Succeeded(output) => output.len(),
+                Outcome::Failed { failure, .. } => failure.message.len(),
             },
             Self::Ended(End::Complete(output)) => output.len(),
             Self::Continued(input) => input.len(),

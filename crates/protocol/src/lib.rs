@@ -6,6 +6,7 @@
 
 pub mod attribute;
 pub mod call;
+mod child;
 pub mod duration;
 pub mod event;
 pub mod failure;
@@ -24,6 +25,7 @@ pub mod wire;
 
 pub use attribute::{Attribute, AttributeError, AttributeValue};
 pub use call::{Call, CallHash, CallKind};
+pub use child::child_id;
 pub use duration::Millis;
 pub use failure::{Failure, FailureKind};
 pub use id::{

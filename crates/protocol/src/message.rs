@@ -7,7 +7,7 @@ use crate::{
     Attempt, Attribute, BuildName, Call, CallHash, CoordinatorId, Epoch, EventKey, EventType, Failure,
     Fingerprint, FunctionName, Generation, Incarnation, InstanceId, InstanceUid, Millis, Namespace, Payload,
     Policy, Pool, Position, Run, SessionId, StepKey, Timestamp, WorkflowName,
-    journal::{Closed, End, Entry, Parked, Progress, Remote},
+    journal::{Child, Closed, End, Entry, Other, Parked, Progress, Remote, Sending},
     limits::Limits,
 };
 
@@ -261,6 +261,13 @@ pub enum OpenWait {
     },
     /// For nothing: the change of the code that it names applies, and its entry says so (rule P40).
     Patch,
+    /// For a child.
+    Child(Child),
+    /// For the end of another instance.
+    #[serde(rename = "end_of")]
+    Instance(Other),
+    /// For the answer to an event that is sent to another instance.
+    Send(Sending),
 }
 
 /// What the holder of a lease means to do next.

@@ -2,7 +2,9 @@
 //!
 //! A call is numbered when it is made and begins at its first poll (rule W32). One that is not valid never begins.
 
+mod child;
 mod event;
+mod instance;
 mod patched;
 mod pending;
 mod remote;
@@ -10,8 +12,10 @@ mod remote_all;
 mod sleep;
 mod step;
 
+pub use child::{ChildCall, Starting};
 pub(crate) use event::TYPES_MAX;
 pub use event::{Event, EventCall, EventsCall};
+pub use instance::{Instance, ResultCall, SendCall};
 pub use patched::Patched;
 pub(crate) use pending::Pending;
 pub use remote::RemoteCall;

@@ -20,6 +20,36 @@ pub trait Definition: Send + Sync + 'static {
     fn begin(&self, cx: Workflow, input: &Payload) -> Body;
 }
 
+/// A workflow by its name: the name itself, or what `#[workflow]` makes, whether or not this worker serves it.
+pub trait WorkflowRef {
+    /// The name, checked where it is used.
+    fn workflow_name(&self) -> &str;
+}
+
+impl<D: Definition> WorkflowRef for D {
+    fn workflow_name(&self) -> &str {
+        self.name()
+    }
+}
+
+impl WorkflowRef for &str {
+    fn workflow_name(&self) -> &str {
+        self
+    }
+}
+
+impl WorkflowRef for String {
+    fn workflow_name(&self) -> &str {
+        self
+    }
+}
+
+impl WorkflowRef for &String {
+    fn workflow_name(&self) -> &str {
+        self
+    }
+}
+
 /// A step function that a pool's workers run by its name.
 pub trait RemoteFunction: Send + Sync + 'static {
     /// Its name, checked when it is registered.

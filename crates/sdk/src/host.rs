@@ -57,7 +57,7 @@ pub use crate::step::{CancelHandle, ProgressSink, StepInfo};
 pub use crate::workflow::Workflow;
 pub use body::begin;
 pub use everstep_protocol::Payload;
-pub use spec::{DelayFn, EventSpec, Made, RemoteSpec, Spec, StepFn, StepSpec};
+pub use spec::{ChildSpec, DelayFn, EventSpec, Made, RemoteSpec, SendSpec, Spec, StepFn, StepSpec};
 
 pub(crate) use body::step_fn;
 pub(crate) use state::{Numbered, Output, Shared, Slot};

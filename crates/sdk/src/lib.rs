@@ -28,8 +28,8 @@
 //!
 //! A workflow function is run again from its start whenever its instance is taken up, and each step that is recorded
 //! answers from the record. So it must be deterministic: everything that touches the world goes into a step, time and
-//! randomness come from [`Workflow::now`] and [`Workflow::random`], and it awaits nothing but its own steps, sleeps and
-//! events, and combinations of them (`join!`, `select!`, `FuturesUnordered`).
+//! randomness come from [`Workflow::now`] and [`Workflow::random`], and it awaits nothing but its own steps, sleeps,
+//! events and children, and combinations of them (`join!`, `select!`, `FuturesUnordered`).
 //!
 //! [`host`] is the other side: what a worker drives. Workflow code has no use for it.
 
@@ -48,8 +48,10 @@ mod workflow;
 
 pub use attributes::IntoAttribute;
 pub use call::{
-    Event, EventCall, EventsCall, IntoTimestamp, Patched, RemoteCall, RemoteCalls, Sleep, StepCall,
+    ChildCall, Event, EventCall, EventsCall, Instance, IntoTimestamp, Patched, RemoteCall, RemoteCalls,
+    ResultCall, SendCall, Sleep, Starting, StepCall,
 };
+pub use definition::WorkflowRef;
 pub use error::Error;
 pub use everstep_macros::workflow;
 pub use everstep_protocol::duration::IntoMillis;

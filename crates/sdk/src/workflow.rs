@@ -11,12 +11,12 @@ use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
 use crate::call::{
-    EventCall, EventsCall, IntoTimestamp, Patched, Pending, RemoteCall, RemoteCalls, Sleep, StepCall,
-    TYPES_MAX,
+    ChildCall, EventCall, EventsCall, Instance, IntoTimestamp, Patched, Pending, RemoteCall, RemoteCalls,
+    Sleep, StepCall, TYPES_MAX,
 };
 use crate::host::{Shared, Spec, step_fn};
 use crate::random::{self, Random};
-use crate::{Error, IntoAttribute, Next, Step};
+use crate::{Error, IntoAttribute, Next, Step, WorkflowRef};
 
 /// What a workflow function does its work through. Cheap to clone; clones are the same context.
 ///
@@ -122,7 +122,11 @@ impl Workflow {
     }
 
     fn call_with_input(&self, name: &str, input: impl Serialize) -> (Pending, Option<Payload>) {
-        let mut pending = Pending::make(&self.shared, CallKind::Step, name);
+        self.call_of(CallKind::Step, name, input)
+    }
+
+    fn call_of(&self, kind: CallKind, name: &str, input: impl Serialize) -> (Pending, Option<Payload>) {
+        let mut pending = Pending::make(&self.shared, kind, name);
         let input = Payload::encode(&input)
             .map_err(|error| {
                 pending.refuse(FailureKind::Unserialisable, format_args!("recording the input: {error}"));
@@ -231,6 +235,56 @@ impl Workflow {
             pending.refuse(FailureKind::Invalid, reason);
         }
         (pending, types)
+    }
+
+    /// A child: another instance, of any workflow, that this one starts and whose output it gets, or whose error. The workflow is
+    /// named, or given as what `#[workflow]` makes; any worker that serves it runs the child. While this instance waits it
+    /// occupies no worker (rule P36).
+    ///
+    /// A child is an instance like any other, with an id that follows from the call unless [`id`](ChildCall::id) says another.
+    /// Terminating, cancelling and restarting this instance does the same to it, or terminates it, unless it is
+    /// [`detached`](ChildCall::detached). Dropping the call, as the loser of a race, cancels it in the same way.
+    ///
+    /// ```
+    /// use everstep_sdk::{Error, Workflow};
+    ///
+    /// #[everstep_sdk::workflow(crate = "everstep_sdk")]
+    /// async fn pack(cx: Workflow, item: String) -> Result<u32, Error> { Ok(item.len() as u32) }
+    ///
+    /// # async fn body(cx: Workflow, items: Vec<String>) -> Result<(), Error> {
+    /// let weight: u32 = cx.child("pack", pack, &items[0]).await?;
+    /// let report = cx.child::<()>("report", "daily-report", weight).detached().start().await?;
+    /// report.send("approved", true).await?;
+    /// # Ok(()) }
+    /// ```
+    #[allow(
+        clippy::needless_pass_by_value,
+        reason = "a workflow is named by value: a text, or a struct without fields"
+    )]
+    pub fn child<Out>(
+        &self,
+        name: impl AsRef<str>,
+        workflow: impl WorkflowRef,
+        input: impl Serialize,
+    ) -> ChildCall<Out> {
+        let (pending, input) = self.call_of(CallKind::Child, name.as_ref(), input);
+        ChildCall::new(pending, workflow.workflow_name(), input)
+    }
+
+    /// Another instance of the same namespace: to wait for its end, or to send it an event.
+    ///
+    /// ```
+    /// # use everstep_sdk::{Error, Workflow};
+    /// # async fn body(cx: Workflow, order: String) -> Result<(), Error> {
+    /// let fulfilment = cx.instance("fulfil", &order);
+    /// fulfilment.send("address changed", "5 Elm Street").await?;
+    /// let receipt: String = fulfilment.result().await?;
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    #[allow(clippy::needless_pass_by_value, reason = "as above")]
+    pub fn instance(&self, workflow: impl WorkflowRef, id: impl AsRef<str>) -> Instance {
+        Instance::new(&self.shared, workflow.workflow_name(), id.as_ref())
     }
 
     /// Whether a change of the code applies to this instance: not if code without it has been past this point, yes otherwise

@@ -46,7 +46,13 @@ const fn main(fact: &Fact) -> Option<&Payload> {
         },
         Fact::Opened(opened) => match &opened.wait {
             Wait::Remote(remote) => Some(&remote.input),
-            Wait::Sleep { .. } | Wait::Event { .. } => None,
+            Wait::Child(child) => Some(&child.input),
+            Wait::Send(sending) => Some(&sending.payload),
+            Wait::Sleep { .. } | Wait::Event { .. } | Wait::Instance(_) => None,
+        },
+        Fact::Returned(returned) => match &returned.outcome {
+            Outcome::Succeeded(output) => Some(output),
+            Outcome::Failed { .. } => None,
         },
         Fact::Delivered(delivered) => Some(&delivered.payload),
         Fact::Ended(End::Complete(output)) => Some(output),
@@ -71,7 +77,13 @@ const fn main_mut(fact: &mut Fact) -> Option<&mut Payload> {
         },
         Fact::Opened(opened) => match &mut opened.wait {
             Wait::Remote(remote) => Some(&mut remote.input),
-            Wait::Sleep { .. } | Wait::Event { .. } => None,
+            Wait::Child(child) => Some(&mut child.input),
+            Wait::Send(sending) => Some(&mut sending.payload),
+            Wait::Sleep { .. } | Wait::Event { .. } | Wait::Instance(_) => None,
+        },
+        Fact::Returned(returned) => match &mut returned.outcome {
+            Outcome::Succeeded(output) => Some(output),
+            Outcome::Failed { .. } => None,
         },
         Fact::Delivered(delivered) => Some(&mut delivered.payload),
         Fact::Ended(End::Complete(output)) => Some(output),

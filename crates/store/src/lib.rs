@@ -28,6 +28,7 @@ use everstep_engine::{
     Writes,
     account::Kept,
     batch::Loaded,
+    letter::Letter,
     rows::{Lease, Needs, Subject},
     start::{Decided, NameKey},
 };
@@ -40,7 +41,9 @@ use everstep_protocol::{
 
 pub use bulk::{BulkRow, Bulks};
 pub use error::{Error, ErrorKind};
-pub use view::{Cursor, Filter, InstanceView, Page, RejectedView, StatusWord, UnreadView, WaitView};
+pub use view::{
+    ChildView, Cursor, Filter, InstanceView, Page, RejectedView, StatusWord, UnreadView, WaitView,
+};
 
 /// Decides what a transaction writes, from what it has locked and loaded. Called at most once per transaction, inside it.
 pub type Decide = Box<dyn FnOnce(Loaded) -> Writes + Send>;
@@ -188,6 +191,10 @@ pub trait Schedule: Send + Sync + std::fmt::Debug + 'static {
     /// Cancelled instances, at most `limit`, whose deadline is over (rule P30). Takes no locks.
     async fn overdue(&self, limit: u32) -> Result<Vec<InstanceUid>, Error>;
 
+    /// Letters between instances that nobody has taken, after this number, in their order, at most `limit` (rule W22). Takes no
+    /// locks: whoever decides on one looks again.
+    async fn letters(&self, after: u64, limit: u32) -> Result<Vec<Posted>, Error>;
+
     /// Ended instances, at most `limit`, whose retention is over, longest first (rule P32). Takes no locks.
     async fn expired(&self, limit: u32) -> Result<Vec<InstanceUid>, Error>;
 
@@ -209,6 +216,19 @@ pub trait Schedule: Send + Sync + std::fmt::Debug + 'static {
 
     /// Gives all duties of a coordinator up, so that another takes them at once.
     async fn release_duties(&self, coordinator: CoordinatorId) -> Result<(), Error>;
+}
+
+/// A letter on its way.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Posted {
+    /// The letter.
+    pub letter: Letter,
+    /// The instance that it goes to, if there is one.
+    pub to: Option<InstanceUid>,
+    /// The name that it goes to, if it goes to a name.
+    pub name: Option<NameKey>,
+    /// Another letter is about to start an instance of that name.
+    pub starting: bool,
 }
 
 /// The answer to a due scan.

@@ -17,6 +17,7 @@ mod bulks;
 mod events;
 mod fault;
 mod journal;
+mod letters;
 mod load;
 mod migrate;
 mod records;

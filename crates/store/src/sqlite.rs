@@ -18,6 +18,7 @@ mod column;
 mod events;
 mod fault;
 mod journal;
+mod letters;
 mod load;
 mod records;
 mod schedule;

@@ -2,13 +2,15 @@
 
 pub use everstep_engine::status::StatusWord;
 use everstep_engine::{
+    Status,
+    letter::ParentRow,
     mailbox::Awaited,
     rows::{Control, WaitKind},
 };
 use everstep_protocol::{
-    Attribute, BuildName, Call, Epoch, EventType, Generation, InstanceId, InstanceUid, Namespace, Payload,
-    Pin, Position, Run, SessionId, Timestamp, WorkflowName,
-    journal::{End, Parked},
+    Attribute, BuildName, Call, CallHash, Epoch, EventType, Generation, InstanceId, InstanceUid, Namespace,
+    Payload, Pin, Position, Run, SessionId, Timestamp, WorkflowName,
+    journal::{End, Other, Parked},
 };
 
 /// An open wait.
@@ -24,6 +26,21 @@ pub struct WaitView {
     pub due_at: Option<Timestamp>,
     /// Which events end it; only for waits of events.
     pub awaited: Option<Awaited>,
+}
+
+/// A child of an instance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChildView {
+    /// The call that started it.
+    pub call: CallHash,
+    /// The run that made the call.
+    pub run: Run,
+    /// The child.
+    pub name: Other,
+    /// What ends or cancels the parent leaves it alone.
+    pub detached: bool,
+    /// Its stored status; none if it does not exist: not yet, or not any more.
+    pub status: Option<Status>,
 }
 
 /// Unread events of one type.
@@ -92,6 +109,12 @@ pub struct InstanceView {
     pub attributes: Vec<Attribute>,
     /// What its workflow has published last, and when that was reported; not in lists.
     pub state: Option<(Timestamp, Payload)>,
+    /// Who started it, if an instance did; not in lists (rule P36).
+    pub parent: Option<ParentRow>,
+    /// Its children, at most 100, those that may be open first; `children_total` counts all. Not in lists.
+    pub children: Vec<ChildView>,
+    /// How many children it has started.
+    pub children_total: u64,
 }
 
 /// Which instances to list.

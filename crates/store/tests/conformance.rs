@@ -12,6 +12,7 @@ mod conformance {
     pub(crate) mod events;
     pub(crate) mod fixture;
     pub(crate) mod journals;
+    pub(crate) mod letters;
     pub(crate) mod lifecycle;
     pub(crate) mod names;
     pub(crate) mod records;
@@ -84,6 +85,15 @@ suites! {
         p26_a_key_takes_only_its_own,
         what_happens_in_one_batch_is_written_as_it_ends,
         an_end_leaves_no_waits_for_events,
+    },
+    letters::{
+        w22_letters_are_found_in_order_and_taken_once,
+        w22_a_letter_that_is_being_taken_is_taken_by_one,
+        w22_a_letter_says_whether_its_addressee_is_about_to_start,
+        w22_an_end_tells_everybody_who_waits_for_it,
+        p30_a_cascade_reaches_attached_children_of_its_run,
+        p36_parent_and_children_are_shown,
+        p32_a_deleted_instance_leaves_no_ties,
     },
     names::{
         p27_a_name_is_given_once,

@@ -13,7 +13,7 @@ use tokio_postgres::{Client, NoTls};
 
 /// What of each index a search must name: enough to find few rows, however many an installation has. Where the first column is
 /// a namespace or a workflow, that alone is nearly the whole index.
-const SELECTIVE: [(&str, &[&str]); 26] = [
+const SELECTIVE: [(&str, &[&str]); 31] = [
     ("instance_pkey", &["id"]),
     ("instance_name_pkey", &["namespace", "workflow", "id"]),
     ("message_decision_pkey", &["namespace", "workflow", "app_id", "message_id"]),
@@ -40,6 +40,11 @@ const SELECTIVE: [(&str, &[&str]); 26] = [
     ("published_pkey", &["instance"]),
     ("journal_cut_pkey", &["instance"]),
     ("outbox_pkey", &["instance"]),
+    ("mailbox_pkey", &["number"]),
+    ("mailbox_starts", &["namespace", "workflow", "name"]),
+    ("child_pkey", &["instance"]),
+    ("parent_pkey", &["instance"]),
+    ("watcher_pkey", &["instance"]),
 ];
 
 #[tokio::test]
@@ -263,7 +268,7 @@ fn the_reader_of_plans_sees_what_is_wrong() {
 
 /// 20,000 rows in each table.
 const FILL: &str = r"
-INSERT INTO instance SELECT gen_random_uuid(), n, 'shop', 'orders', 'o-' || n, 1, 1, 0, 0, 100, 1, 1, 0, 0, 0, 0, 0, NULL
+INSERT INTO instance SELECT gen_random_uuid(), n, 'shop', 'orders', 'o-' || n, 1, 1, 0, 0, 100, 1, 1, 0, 0, 0, 0, 0, 0, NULL
     FROM generate_series(1, 20000) n;
 INSERT INTO instance_name SELECT namespace, workflow, name, id, decode(repeat('00', 32), 'hex') FROM instance;
 INSERT INTO message_decision SELECT created_at, namespace, workflow, 'app', 'm-' || name, name, 'created' FROM instance;
@@ -291,5 +296,10 @@ INSERT INTO ended SELECT id, created_at, CASE WHEN created_at < 50 THEN 2 ELSE 1
 INSERT INTO attribute SELECT id, namespace, n, '1' FROM instance, unnest(ARRAY['a', 'b']) n;
 INSERT INTO published SELECT id, 1, 1, '{}' FROM instance;
 INSERT INTO journal_cut SELECT id, 1 FROM instance;
+INSERT INTO mailbox (written_at, caller, run, kind, call, namespace, workflow, name, body)
+    SELECT 1, id, 1, 1, decode(repeat('03', 16), 'hex'), namespace, workflow, name, '\x00' FROM instance;
+INSERT INTO child SELECT id, 1, false, false, decode(repeat('03', 16), 'hex'), namespace, workflow, name FROM instance;
+INSERT INTO parent SELECT id, id, 1, false, decode(repeat('03', 16), 'hex'), workflow, name FROM instance;
+INSERT INTO watcher SELECT id, id, 1, decode(repeat('03', 16), 'hex') FROM instance;
 INSERT INTO outbox SELECT id, created_at, 1, 'k', 'm', '{}' FROM instance;
 ";

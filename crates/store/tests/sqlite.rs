@@ -66,6 +66,7 @@ fn start(id: &str) -> (InstanceUid, Input) {
             strict: false,
             attributes: Vec::new(),
             message: None,
+            letter: None,
         })),
     )
 }

@@ -85,6 +85,28 @@ impl TestKit {
         self
     }
 
+    /// Serves a workflow of which every instance comes to this at once: for children, whose own code is not what a test is about.
+    ///
+    /// ```
+    /// # use everstep::Error;
+    /// # use everstep_testkit::TestKit;
+    /// let kit = TestKit::new()
+    ///     .mock_workflow("pack", Ok(&"packed"))
+    ///     .mock_workflow::<()>("charge", Err(Error::permanent("no money").named("CardDeclined")));
+    /// ```
+    pub fn mock_workflow<T: Serialize + ?Sized>(mut self, name: &str, outcome: Result<&T, Error>) -> Self {
+        let outcome = match outcome.map(serde_json::value::to_raw_value) {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(error)) => {
+                self.problems
+                    .push(format!("the mock of workflow {name:?}: the value that it returns: {error}"));
+                return self;
+            }
+            Err(error) => Err(error),
+        };
+        self.workflow_fn(name, move |_, _: serde_json::Value| std::future::ready(outcome.clone()))
+    }
+
     /// Runs a function of remote steps, in the pools that [`pool`](Self::pool) names.
     pub fn function<In, Out, E, F, Fut>(mut self, name: &str, function: F) -> Self
     where

@@ -120,7 +120,8 @@ impl System {
         let served = stir.pools.iter().any(|pool| self.pools.contains(pool));
         let hang_until = running.hang_until.map(|at| self.moment(at)).filter(|at| *at > now);
         let only_hangs = running.busy.is_empty() && hang_until.is_some();
-        if stir.runnable > 0 || served || (stir.held > 0 && !only_hangs) {
+        let runnable = stir.workflows.iter().any(|workflow| self.registry.definition(workflow).is_some());
+        if runnable || stir.letters > 0 || served || (stir.held > 0 && !only_hangs) {
             return Ok(Motion::Busy(running.busy));
         }
         let next = [self.next_due().await?, hang_until].into_iter().flatten().min();
@@ -155,7 +156,15 @@ impl System {
             let status = view.status.word();
             reasons.push(format!("{}/{} is {status} [{}]", view.workflow, view.id, waits.join(", ")));
         }
-        for pool in self.stir().await?.pools {
+        let stir = self.stir().await?;
+        for workflow in stir.workflows {
+            if self.registry.definition(&workflow).is_none() {
+                reasons.push(format!(
+                    "nobody serves workflow {workflow}: register it, or mock it with `mock_workflow`"
+                ));
+            }
+        }
+        for pool in stir.pools {
             if !self.pools.contains(&pool) {
                 reasons.push(format!("nobody serves pool {pool}: name it with `pool`"));
             }

@@ -131,7 +131,9 @@ fn open_bytes(open: &Open) -> usize {
     let input = match &open.wait {
         OpenWait::Remote(remote) => remote.input.len(),
         OpenWait::Event { types, .. } => types.iter().map(|kind| kind.as_str().len()).sum(),
-        OpenWait::Sleep(_) | OpenWait::SleepUntil(_) | OpenWait::Patch => 0,
+        OpenWait::Child(child) => child.input.len(),
+        OpenWait::Send(sending) => sending.payload.len(),
+        OpenWait::Sleep(_) | OpenWait::SleepUntil(_) | OpenWait::Patch | OpenWait::Instance(_) => 0,
     };
     FRAME_BYTES + open.call.name.as_str().len() + input
 }

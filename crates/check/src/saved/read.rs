@@ -3,8 +3,8 @@
 use everstep_protocol::{
     Attempt, Failure, Fingerprint, Generation, Payload, Position, Timestamp,
     journal::{
-        Attempted, Cancelled, Closed, Delivered, End, Entry, Fact, Lost, Opened, Outcome, Parked, Patched,
-        Remote, Started, Wait,
+        Attempted, Cancelled, Child, Closed, Delivered, End, Entry, Fact, Lost, Opened, Other, Outcome,
+        Parked, Patched, Remote, Returned, Sending, Started, Wait,
     },
 };
 use serde_json::value::RawValue;
@@ -20,7 +20,7 @@ impl Line {
         Ok(Entry { position: Position(position), at, fact })
     }
 
-    fn fact(self) -> Result<Fact, String> {
+    fn fact(mut self) -> Result<Fact, String> {
         Ok(match self.kind.as_str() {
             "started" => Fact::Started(Started {
                 input: payload(&need("input", self.input)?)?,
@@ -58,20 +58,27 @@ impl Line {
             }),
             "retried" => Fact::Retried,
             "continued" => Fact::Continued(payload(&need("input", self.input)?)?),
+            "returned" => {
+                Fact::Returned(Returned { call: need("call", self.call.clone())?, outcome: self.outcome()? })
+            }
             "ended" => Fact::Ended(self.ended()?),
             other => return Err(format!("kind: {other:?} is not known")),
         })
     }
 
-    fn attempted(self) -> Result<Attempted, String> {
-        let outcome = match need("outcome", self.outcome)?.as_str() {
-            "succeeded" => Outcome::Succeeded(payload(&need("output", self.output)?)?),
+    fn outcome(&mut self) -> Result<Outcome, String> {
+        Ok(match need("outcome", self.outcome.take())?.as_str() {
+            "succeeded" => Outcome::Succeeded(payload(&need("output", self.output.take())?)?),
             "failed" => Outcome::Failed {
-                failure: need("error", self.error)?.failure()?,
-                retry_at: self.retry_at.map(|at| moment("retry_at", &at)).transpose()?,
+                failure: need("error", self.error.take())?.failure()?,
+                retry_at: self.retry_at.take().map(|at| moment("retry_at", &at)).transpose()?,
             },
             other => return Err(format!("outcome: {other:?} is not known")),
-        };
+        })
+    }
+
+    fn attempted(mut self) -> Result<Attempted, String> {
+        let outcome = self.outcome()?;
         let key = need("key", self.key)?;
         Ok(Attempted {
             call: need("call", self.call)?,
@@ -79,7 +86,7 @@ impl Line {
             called_after: Position(need("called_after", self.called_after)?),
             started_at: moment("started_at", &need("started_at", self.started_at)?)?,
             key: key.parse().map_err(|error| format!("key: {error}"))?,
-            input: Fingerprint::from_bytes(digits("fingerprint", &need("fingerprint", self.fingerprint)?)?),
+            input: fingerprint(self.fingerprint)?,
             policy: everstep_protocol::Policy::default(),
             build: need("build", self.build)?,
             session: need("session", self.session)?,
@@ -102,11 +109,27 @@ impl Line {
                 function: need("function", self.function)?,
                 input: payload(&need("input", self.input)?)?,
                 key: need("key", self.key)?.parse().map_err(|error| format!("key: {error}"))?,
-                fingerprint: Fingerprint::from_bytes(digits(
-                    "fingerprint",
-                    &need("fingerprint", self.fingerprint)?,
-                )?),
+                fingerprint: fingerprint(self.fingerprint)?,
                 policy: everstep_protocol::Policy::default(),
+            }),
+            "child" => {
+                let Other { workflow, id } = need("instance", self.instance)?;
+                Wait::Child(Child {
+                    workflow,
+                    id,
+                    input: payload(&need("input", self.input)?)?,
+                    fingerprint: fingerprint(self.fingerprint)?,
+                    detached: self.detached.unwrap_or(false),
+                    only_started: self.only_started.unwrap_or(false),
+                })
+            }
+            "instance" => Wait::Instance(need("instance", self.instance)?),
+            "send" => Wait::Send(Sending {
+                to: need("instance", self.instance)?,
+                kind: need("types", need("types", self.types)?.pop())?,
+                key: self.event_key,
+                payload: payload(&need("payload", self.payload)?)?,
+                fingerprint: fingerprint(self.fingerprint)?,
             }),
             other => return Err(format!("wait: {other:?} is not known")),
         };
@@ -150,6 +173,10 @@ impl Error {
             retry_after: None,
         })
     }
+}
+
+fn fingerprint(text: Option<String>) -> Result<Fingerprint, String> {
+    Ok(Fingerprint::from_bytes(digits("fingerprint", &need("fingerprint", text)?)?))
 }
 
 fn need<T>(field: &str, value: Option<T>) -> Result<T, String> {

@@ -2,7 +2,7 @@
 
 use everstep_protocol::{
     Failure, Payload,
-    journal::{Attempted, Delivered, End, Entry, Fact, Opened, Outcome, Wait},
+    journal::{Attempted, Delivered, End, Entry, Fact, Opened, Other, Outcome, Wait},
 };
 use serde_json::value::RawValue;
 
@@ -44,6 +44,7 @@ impl Line {
                 Self { code: Some(parked.code), message: Some(parked.message.clone()), ..line }
             }
             Fact::Continued(input) => Self { input: Some(raw(input)), ..line },
+            Fact::Returned(returned) => line.of_outcome(&returned.outcome),
             Fact::Ended(end) => line.of_end(end),
         }
     }
@@ -59,15 +60,19 @@ impl Line {
             session: Some(attempted.session),
             ..self
         };
-        match &attempted.outcome {
+        line.of_outcome(&attempted.outcome)
+    }
+
+    fn of_outcome(self, outcome: &Outcome) -> Self {
+        match outcome {
             Outcome::Succeeded(output) => {
-                Self { outcome: Some("succeeded".to_owned()), output: Some(raw(output)), ..line }
+                Self { outcome: Some("succeeded".to_owned()), output: Some(raw(output)), ..self }
             }
             Outcome::Failed { failure, retry_at } => Self {
                 outcome: Some("failed".to_owned()),
                 error: Some(Error::of(failure)),
                 retry_at: retry_at.map(|at| at.to_string()),
-                ..line
+                ..self
             },
         }
     }
@@ -93,6 +98,27 @@ impl Line {
                 input: Some(raw(&remote.input)),
                 key: Some(remote.key.to_string()),
                 fingerprint: Some(remote.fingerprint.to_string()),
+                ..line
+            },
+            Wait::Child(child) => Self {
+                wait: Some("child".to_owned()),
+                instance: Some(Other { workflow: child.workflow.clone(), id: child.id.clone() }),
+                input: Some(raw(&child.input)),
+                fingerprint: Some(child.fingerprint.to_string()),
+                detached: Some(child.detached),
+                only_started: Some(child.only_started),
+                ..line
+            },
+            Wait::Instance(other) => {
+                Self { wait: Some("instance".to_owned()), instance: Some(other.clone()), ..line }
+            }
+            Wait::Send(sending) => Self {
+                wait: Some("send".to_owned()),
+                instance: Some(sending.to.clone()),
+                types: Some(vec![sending.kind.clone()]),
+                event_key: sending.key.clone(),
+                payload: Some(raw(&sending.payload)),
+                fingerprint: Some(sending.fingerprint.to_string()),
                 ..line
             },
         }

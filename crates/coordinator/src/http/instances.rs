@@ -10,7 +10,8 @@ use axum::{
 };
 use everstep_engine::start::{MessageKey, NameKey};
 use everstep_protocol::{
-    Attribute, Fingerprint, InstanceId, InstanceUid, Namespace, Payload, Pin, WorkflowName,
+    Attribute, Fingerprint, InstanceId, InstanceUid, Millis, Namespace, Payload, Pin, WorkflowName,
+    duration::IntoMillis,
     start::{Retention, StartOutcome, StartReply},
 };
 use everstep_store::{Cursor, Filter, StatusWord};
@@ -28,6 +29,8 @@ use crate::{Error, Handle, StartRequest, reply};
 const APP_ID: &str = "http";
 const PAGE_DEFAULT: u32 = 50;
 const PAGE_MAX: u32 = 200;
+/// How long an answer may wait for an instance's end.
+const WAIT_MAX: Millis = Millis::from_secs(60);
 
 /// What a start says.
 #[derive(Default, Deserialize)]
@@ -143,14 +146,29 @@ pub(super) async fn done(handle: &Handle, name: &NameKey) -> Response {
     Json(json!({"namespace": name.namespace, "workflow": name.workflow, "id": name.id})).into_response()
 }
 
-/// `GET .../instances/{id}`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct GetQuery {
+    wait: Option<String>,
+}
+
+/// `GET .../instances/{id}`; with `?wait=30s` the answer comes when it has ended, or after that time.
 pub(super) async fn get(
     State(handle): State<Handle>,
     InstancePath(name): InstancePath,
-    Strict(NoQuery {}): Strict<NoQuery>,
+    Strict(query): Strict<GetQuery>,
 ) -> Result<Json<Instance>, Refusal> {
-    let view = handle.store().instance(&name).await?.ok_or_else(|| not_found(&name))?;
-    Ok(Json(Instance::from(view)))
+    let within = query.wait.as_deref().map_or(Ok(Millis::ZERO), read_wait)?;
+    let view = handle.ended(&name, within.to_std()).await.map_err(Refusal::Engine)?;
+    Ok(Json(Instance::from(view.ok_or_else(|| not_found(&name))?)))
+}
+
+fn read_wait(text: &str) -> Result<Millis, Refusal> {
+    let wait = text.into_millis().map_err(|error| Refusal::Query(format!("wait: {error}")))?;
+    if wait > WAIT_MAX {
+        return Err(Refusal::Query(format!("wait {wait} is refused, it must be at most {WAIT_MAX}")));
+    }
+    Ok(wait)
 }
 
 /// There is no instance of this name.

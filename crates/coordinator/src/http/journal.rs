@@ -15,7 +15,7 @@ use super::{
     extract::{InstancePath, Strict, limit},
     instances::not_found,
     problem::Refusal,
-    view::{CallView, Error, raw, time},
+    view::{CallView, Error, InstanceName, raw, time},
 };
 use crate::Handle;
 
@@ -79,6 +79,14 @@ pub(super) struct EntryView {
     wait: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     until: Option<String>,
+    /// The other instance that a call is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    instance: Option<InstanceName>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detached: Option<bool>,
+    /// The call of a child ends when that has started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    only_started: Option<bool>,
     /// The types that are waited for, or that of the event that came.
     #[serde(skip_serializing_if = "Option::is_none")]
     types: Option<Vec<String>>,
@@ -195,6 +203,7 @@ impl From<Entry> for EntryView {
                 Self { message: cancelled.reason, until: Some(time(cancelled.until)), ..start }
             }
             Fact::Continued(input) => Self { input: Some(raw(&input)), ..start },
+            Fact::Returned(returned) => start.outcome(returned.outcome),
             Fact::Ended(end) => start.ended(end),
         }
     }
@@ -212,15 +221,19 @@ impl EntryView {
             session: Some(attempted.session.to_string()),
             ..self
         };
-        match attempted.outcome {
+        begun.outcome(attempted.outcome)
+    }
+
+    fn outcome(self, outcome: Outcome) -> Self {
+        match outcome {
             Outcome::Succeeded(output) => {
-                Self { outcome: Some("succeeded"), output: Some(raw(&output)), ..begun }
+                Self { outcome: Some("succeeded"), output: Some(raw(&output)), ..self }
             }
             Outcome::Failed { failure, retry_at } => Self {
                 outcome: Some("failed"),
                 error: Some(Error::from(failure)),
                 retry_at: retry_at.map(time),
-                ..begun
+                ..self
             },
         }
     }
@@ -244,6 +257,30 @@ impl EntryView {
                 key: Some(remote.key.to_string()),
                 fingerprint: Some(remote.fingerprint.to_string()),
                 input: Some(raw(&remote.input)),
+                ..opening
+            },
+            Wait::Child(child) => Self {
+                wait: Some("child"),
+                instance: Some(InstanceName {
+                    workflow: child.workflow.to_string(),
+                    id: child.id.to_string(),
+                }),
+                fingerprint: Some(child.fingerprint.to_string()),
+                input: Some(raw(&child.input)),
+                detached: Some(child.detached),
+                only_started: Some(child.only_started),
+                ..opening
+            },
+            Wait::Instance(other) => {
+                Self { wait: Some("instance"), instance: Some(InstanceName::from(&other)), ..opening }
+            }
+            Wait::Send(sending) => Self {
+                wait: Some("send"),
+                instance: Some(InstanceName::from(&sending.to)),
+                types: Some(vec![sending.kind.to_string()]),
+                event_key: sending.key.map(|key| key.to_string()),
+                fingerprint: Some(sending.fingerprint.to_string()),
+                payload: Some(raw(&sending.payload)),
                 ..opening
             },
         }

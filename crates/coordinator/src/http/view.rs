@@ -1,7 +1,11 @@
 //! The JSON of an instance. Shown, never stored; derived from what the store read at one moment (promise 6).
 
-use everstep_protocol::{Call, EventType, Failure, Payload, Pin, Timestamp, journal::End};
-use everstep_store::{InstanceView, StatusWord, UnreadView, WaitView};
+use everstep_engine::{Status, rows::WaitKind};
+use everstep_protocol::{
+    Call, CallKind, EventType, Failure, Payload, Pin, Timestamp,
+    journal::{End, Other},
+};
+use everstep_store::{ChildView, InstanceView, StatusWord, UnreadView, WaitView};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -49,6 +53,35 @@ pub(super) struct Instance {
     output: Option<Box<RawValue>>,
     error: Option<Error>,
     termination: Option<Termination>,
+    /// Who started it, if an instance did; in the view of one instance (rule P36).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent: Option<InstanceName>,
+    /// Its children, at most 100, those that may be open first; in the view of one instance.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    children: Vec<Child>,
+    /// How many children it has started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    children_total: Option<u64>,
+}
+
+/// An instance of the same namespace, by its name.
+#[derive(Debug, Serialize)]
+pub(super) struct InstanceName {
+    pub(super) workflow: String,
+    pub(super) id: String,
+}
+
+/// A child.
+#[derive(Debug, Serialize)]
+struct Child {
+    workflow: String,
+    id: String,
+    /// Open, or how it has ended; none while it does not exist: not yet, or not any more.
+    status: Option<&'static str>,
+    /// What ends or cancels the parent leaves it alone.
+    detached: bool,
+    /// The run that started it.
+    run: u32,
 }
 
 /// Why an instance is in its status.
@@ -59,6 +92,9 @@ struct Reason {
     message: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     call: Option<CallView>,
+    /// The other instance that it waits for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    instance: Option<InstanceName>,
     #[serde(skip_serializing_if = "Option::is_none")]
     since: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -91,6 +127,9 @@ struct Attention {
 struct Wait {
     kind: &'static str,
     call: CallView,
+    /// The other instance that it waits for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    instance: Option<InstanceName>,
     /// The types of events that end it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     types: Vec<String>,
@@ -138,6 +177,7 @@ pub(super) struct Page {
 impl From<InstanceView> for Instance {
     fn from(view: InstanceView) -> Self {
         let (reason, events_hint) = (reason(&view), hint(&view));
+        let waits = view.waiting.iter().map(|wait| Wait::of(wait, &view)).collect();
         let (output, error, termination) = end(view.end);
         Self {
             namespace: view.namespace.to_string(),
@@ -162,7 +202,7 @@ impl From<InstanceView> for Instance {
             steps: view.steps,
             position: view.position.0,
             pin: view.pin,
-            waits: view.waiting.iter().map(Wait::from).collect(),
+            waits,
             waits_open: view.waits,
             events_hint,
             events_unread: view.unread.iter().map(Unread::from).collect(),
@@ -172,13 +212,17 @@ impl From<InstanceView> for Instance {
             output,
             error,
             termination,
+            parent: view.parent.as_ref().map(|parent| InstanceName::from(&parent.name)),
+            children_total: (view.children_total > 0).then_some(view.children_total),
+            children: view.children.iter().map(Child::from).collect(),
         }
     }
 }
 
 /// Why it is in its status: what it waits for next, who is missing, what is being done.
 fn reason(view: &InstanceView) -> Option<Reason> {
-    let plain = |kind, message, since| Reason { kind, message, call: None, since, until: None };
+    let plain =
+        |kind, message, since| Reason { kind, message, call: None, instance: None, since, until: None };
     match view.status {
         StatusWord::Queued if !view.served => {
             let message = match view.pin.as_ref().and_then(Pin::build) {
@@ -192,9 +236,10 @@ fn reason(view: &InstanceView) -> Option<Reason> {
         StatusWord::Running | StatusWord::Pausing => Some(plain("steps", None, None)),
         StatusWord::Paused => Some(plain("paused", None, view.control.paused_at.map(time))),
         StatusWord::Waiting => view.waiting.first().map(|wait| Reason {
-            kind: wait.kind.word(),
+            kind: wait_word(wait),
             message: None,
             call: Some(CallView::from(&wait.call)),
+            instance: other(wait, view),
             since: Some(time(wait.since)),
             until: wait.due_at.map(time),
         }),
@@ -204,6 +249,28 @@ fn reason(view: &InstanceView) -> Option<Reason> {
         | StatusWord::Terminated
         | StatusWord::Cancelled => None,
     }
+}
+
+/// What is waited for, in a word: a child is an instance of its own kind.
+const fn wait_word(wait: &WaitView) -> &'static str {
+    match (wait.kind, wait.call.kind) {
+        (WaitKind::Instance, CallKind::Child) => "child",
+        (kind, _) => kind.word(),
+    }
+}
+
+/// The other instance that is waited for. A child is known by its call; the others stand in the call's name.
+fn other(wait: &WaitView, view: &InstanceView) -> Option<InstanceName> {
+    if wait.kind != WaitKind::Instance {
+        return None;
+    }
+    let child = view.children.iter().find(|child| child.run == view.run && child.call == wait.call.hash());
+    if wait.call.kind == CallKind::Child {
+        return child.map(|child| InstanceName::from(&child.name));
+    }
+    let (workflow, rest) = wait.call.name.as_str().split_once('/')?;
+    let id = rest.split_once(' ').map_or(rest, |(id, _)| id);
+    Some(InstanceName { workflow: workflow.to_owned(), id: id.to_owned() })
 }
 
 /// A type that is awaited and was never sent, while others pile up, is most likely a mistyped one.
@@ -250,12 +317,31 @@ impl From<&UnreadView> for Unread {
     }
 }
 
-impl From<&WaitView> for Wait {
-    fn from(wait: &WaitView) -> Self {
+impl From<&Other> for InstanceName {
+    fn from(other: &Other) -> Self {
+        Self { workflow: other.workflow.to_string(), id: other.id.to_string() }
+    }
+}
+
+impl From<&ChildView> for Child {
+    fn from(child: &ChildView) -> Self {
+        Self {
+            workflow: child.name.workflow.to_string(),
+            id: child.name.id.to_string(),
+            status: child.status.map(Status::word),
+            detached: child.detached,
+            run: child.run.0,
+        }
+    }
+}
+
+impl Wait {
+    fn of(wait: &WaitView, view: &InstanceView) -> Self {
         let awaited = wait.awaited.as_ref();
         Self {
-            kind: wait.kind.word(),
+            kind: wait_word(wait),
             call: CallView::from(&wait.call),
+            instance: other(wait, view),
             types: awaited.into_iter().flat_map(|awaited| &awaited.types).map(ToString::to_string).collect(),
             key: awaited.and_then(|awaited| awaited.key.as_ref()).map(ToString::to_string),
             since: time(wait.since),
@@ -296,10 +382,8 @@ pub(super) fn raw_text(text: &str) -> Box<RawValue> {
 #[cfg(test)]
 mod tests {
     //! Proves the JSON of each status. Not: that the store derives the right one.
-    use everstep_engine::rows::WaitKind;
     use everstep_protocol::{
-        CallKind, CallName, Epoch, FailureKind, Generation, InstanceUid, Namespace, Position, Run,
-        WorkflowName,
+        CallName, Epoch, FailureKind, Generation, InstanceUid, Namespace, Position, Run, WorkflowName,
         journal::{ParkCode, Parked},
     };
     use serde_json::{Value, json};
@@ -334,6 +418,9 @@ mod tests {
             end: None,
             attributes: Vec::new(),
             state: None,
+            parent: None,
+            children: Vec::new(),
+            children_total: 0,
         }
     }
 
@@ -361,6 +448,57 @@ mod tests {
         assert_eq!(shown["reason"], expected);
         assert_eq!(shown["waits"], json!([expected]));
         assert_eq!(shown["waits_open"], 1);
+    }
+
+    #[test]
+    fn p36_a_wait_for_another_instance_is_shown() {
+        let of = |kind, name: &str| WaitView {
+            call: Call { kind, name: CallName::new(name).unwrap(), count: 1 },
+            kind: WaitKind::Instance,
+            since: Timestamp(0),
+            due_at: None,
+            awaited: None,
+        };
+        let other =
+            |id: &str| Other { workflow: WorkflowName::new("pack").unwrap(), id: id.parse().unwrap() };
+        let waiting = vec![
+            of(CallKind::Child, "box"),
+            of(CallKind::Instance, "pack/p-2"),
+            of(CallKind::Send, "pack/p-3 ready now"),
+        ];
+        let child = ChildView {
+            call: waiting[0].call.hash(),
+            run: Run(1),
+            name: other("p-1"),
+            detached: true,
+            status: None,
+        };
+        let caller = everstep_engine::letter::Caller {
+            uid: InstanceUid(uuid::Uuid::nil()),
+            run: Run(1),
+            call: child.call,
+        };
+        let parent = everstep_engine::letter::ParentRow { caller, name: other("p-0"), detached: false };
+        let shown = json(InstanceView {
+            waiting,
+            children: vec![child],
+            children_total: 1,
+            parent: Some(parent),
+            ..view(StatusWord::Waiting)
+        });
+        assert_eq!(shown["reason"]["kind"], "child");
+        let waits: Vec<_> = shown["waits"].as_array().unwrap().iter().collect();
+        let kinds: Vec<_> = waits.iter().map(|wait| wait["kind"].as_str().unwrap()).collect();
+        assert_eq!(kinds, ["child", "instance", "instance"]);
+        let ids: Vec<_> = waits.iter().map(|wait| wait["instance"]["id"].as_str().unwrap()).collect();
+        assert_eq!(ids, ["p-1", "p-2", "p-3"]);
+        assert_eq!(shown["parent"], json!({"workflow": "pack", "id": "p-0"}));
+        assert_eq!(
+            shown["children"],
+            json!([{"workflow": "pack", "id": "p-1", "status": null, "detached": true, "run": 1}])
+        );
+        let alone = json(view(StatusWord::Running));
+        assert_eq!((&alone["parent"], &alone["children"]), (&Value::Null, &Value::Null));
     }
 
     #[test]

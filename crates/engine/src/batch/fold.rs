@@ -9,7 +9,7 @@ use std::{
 
 use everstep_protocol::{
     Attribute, AttributeName, CallHash, EventType, Fingerprint, InstanceUid, Payload, Pin, Timestamp,
-    journal::{Entry, Parked},
+    journal::{Entry, Outcome, Parked},
 };
 
 use super::writes::{
@@ -18,6 +18,7 @@ use super::writes::{
 use crate::{
     effect::{Change, Forget},
     head::Head,
+    letter::{Address, Caller, Cascade, ChildRow, NewLetter, Said},
     mailbox::{AwaitedKey, Delivery, EventRow},
     rows::{Control, Lease, RemoteRow, Rows, Subject, WaitRow},
     start::{Decided, MessageKey, NameKey},
@@ -239,7 +240,53 @@ impl Fold {
                 self.rest.operations.push((uid, operation.clone(), answer.clone()));
             }
             Change::Outbox(lifecycle) => self.rest.outbox.push(lifecycle.clone()),
+            Change::Letter(letter) => self.letter(letter.clone()),
+            Change::LetterEnd(number) => self.letter_end(*number),
+            Change::Cascade(cascade) => self.cascade(uid, cascade),
+            Change::Child(row) => self.rest.children.push((uid, row.clone())),
+            Change::ChildOver(call) => self.rest.children_over.push((uid, head.run, *call)),
+            Change::Parent(row) => self.rest.parents.push((uid, row.clone())),
+            Change::Watcher(caller) => self.rest.watchers.push((uid, *caller)),
+            Change::Conclude(outcome) => self.conclude(uid, outcome),
         }
+    }
+
+    /// A letter to another instance.
+    pub(super) fn letter(&mut self, letter: NewLetter) {
+        self.rest.letters.push(letter);
+    }
+
+    /// The store knows the children of earlier batches; those of this one are told here, so that later ones are not.
+    fn cascade(&mut self, uid: InstanceUid, cascade: &Cascade) {
+        let is_meant = |row: &ChildRow| {
+            !row.detached && row.run == cascade.run && cascade.call.is_none_or(|call| call == row.call)
+        };
+        for (parent, row) in &self.rest.children {
+            if *parent == uid && is_meant(row) && !self.rest.children_over.contains(&(uid, row.run, row.call))
+            {
+                let caller = Caller { uid, run: row.run, call: row.call };
+                let (to, said) = (Address::Name(row.name.clone()), cascade.said.clone());
+                self.rest.letters.push(NewLetter { to, caller, said });
+            }
+        }
+        self.rest.cascades.push((uid, cascade.clone()));
+    }
+
+    /// The same for those who wait for its end.
+    fn conclude(&mut self, uid: InstanceUid, outcome: &Outcome) {
+        let watchers = std::mem::take(&mut self.rest.watchers);
+        let (told, rest): (Vec<_>, Vec<_>) = watchers.into_iter().partition(|(watched, _)| *watched == uid);
+        self.rest.watchers = rest;
+        for (_, caller) in told {
+            let said = Said::Returned { outcome: outcome.clone(), over: true };
+            self.rest.letters.push(NewLetter { to: Address::Instance(caller.uid), caller, said });
+        }
+        self.rest.concluded.push((uid, outcome.clone()));
+    }
+
+    /// A letter was taken.
+    pub(super) fn letter_end(&mut self, number: u64) {
+        self.rest.letter_deletes.push(number);
     }
 
     /// An event that the batch itself accepted is written as it is in the end.
@@ -315,7 +362,7 @@ impl Fold {
         self.rest.messages.retain(|(key, decided)| {
             decided.id != name.id || key.namespace != name.namespace || key.workflow != name.workflow
         });
-        self.rest.deleted.push(Deleted { uid, name, forget });
+        self.rest.deleted.push(Deleted { uid, name, forget, linked: head.links > 0 });
     }
 
     /// The waits and remote steps of the instance are gone. Waits that the decision itself opens are found among the inserts.

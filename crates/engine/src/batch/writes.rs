@@ -5,12 +5,13 @@ use std::borrow::Cow;
 use everstep_protocol::{
     Attribute, BuildName, CallHash, EventType, Fingerprint, InstanceUid, Namespace, Payload, Pin, Run,
     Timestamp, WorkflowName,
-    journal::{Entry, Parked},
+    journal::{Entry, Outcome, Parked},
 };
 
 use crate::{
     effect::{Answer, Forget},
     head::{Head, Status},
+    letter::{Caller, Cascade, ChildRow, NewLetter, ParentRow},
     lifecycle::Lifecycle,
     mailbox::{AwaitedKey, Delivery, EventRow},
     rows::{Control, Lease, RemoteRow, Subject, WaitRow},
@@ -88,6 +89,23 @@ pub struct Writes {
     pub outbox: Vec<Lifecycle>,
     /// Lifecycle messages that were confirmed: their rows are deleted.
     pub sent: Vec<(InstanceUid, Run)>,
+    /// Letters that were taken.
+    pub letter_deletes: Vec<u64>,
+    /// Letters to other instances, in order.
+    pub letters: Vec<NewLetter>,
+    /// Letters to the attached children that may be open, of those that are stored. This and what follows is applied in this
+    /// order, and before [`deleted`](Self::deleted) takes such rows.
+    pub cascades: Vec<(InstanceUid, Cascade)>,
+    /// Instances that have ended: each of the watchers that are stored gets a letter with this outcome, and is deleted.
+    pub concluded: Vec<(InstanceUid, Outcome)>,
+    /// New children.
+    pub children: Vec<(InstanceUid, ChildRow)>,
+    /// Children that have ended, or never were.
+    pub children_over: Vec<(InstanceUid, Run, CallHash)>,
+    /// New parents.
+    pub parents: Vec<(InstanceUid, ParentRow)>,
+    /// Those who wait for an instance's end from now on.
+    pub watchers: Vec<(InstanceUid, Caller)>,
 }
 
 /// An instance that has ended.
@@ -126,6 +144,8 @@ pub struct Deleted {
     pub name: NameKey,
     /// What is forgotten.
     pub forget: Forget,
+    /// It may have children, a parent and watchers.
+    pub linked: bool,
 }
 
 /// What an instance can be found by.
@@ -228,6 +248,12 @@ pub fn pinned_queue(workflow: &WorkflowName, build: &BuildName) -> String {
 }
 
 impl Writes {
+    /// Whether there may be letters to take after it.
+    #[must_use]
+    pub fn writes_mail(&self) -> bool {
+        !(self.letters.is_empty() && self.cascades.is_empty() && self.concluded.is_empty())
+    }
+
     /// Whether nothing is written at all.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -264,5 +290,11 @@ impl Writes {
             && self.operations.is_empty()
             && self.outbox.is_empty()
             && self.sent.is_empty()
+            && self.letter_deletes.is_empty()
+            && !self.writes_mail()
+            && self.children.is_empty()
+            && self.children_over.is_empty()
+            && self.parents.is_empty()
+            && self.watchers.is_empty()
     }
 }

@@ -9,6 +9,7 @@ use everstep_protocol::{
 use super::{Draft, control};
 use crate::{
     effect::{Answer, Change},
+    letter::Said,
     rows::{Cancel, Control},
     transition::Operation,
 };
@@ -20,23 +21,27 @@ pub(super) fn cancel(
     reason: Option<&String>,
     within: Millis,
 ) -> Answer {
-    control::gated(draft, Operation::Cancel, operation, |draft| {
-        if draft.control.is_some_and(|control| control.cancel.is_some()) {
-            return Answer::Nothing;
-        }
-        if draft.is_paused() {
-            draft.lift_pause();
-            draft.tell_pause(false);
-        }
-        let until = draft.context.now.plus(within);
-        draft.append(Fact::Cancelled(Cancelled { reason: reason.cloned(), until }));
-        draft.head.waits = 0;
-        draft.changes.push(Change::Calls);
-        let cancel = Cancel { position: draft.head.position, until };
-        draft.set_control(Control { cancel: Some(cancel), ..Control::default() });
-        draft.wake();
-        Answer::Done
-    })
+    control::gated(draft, Operation::Cancel, operation, |draft| once(draft, reason, within))
+}
+
+/// An open instance is asked to end, if it was not before; so are its attached children.
+pub(super) fn once(draft: &mut Draft<'_>, reason: Option<&String>, within: Millis) -> Answer {
+    if draft.control.is_some_and(|control| control.cancel.is_some()) {
+        return Answer::Nothing;
+    }
+    if draft.is_paused() {
+        draft.lift_pause();
+        draft.tell_pause(false);
+    }
+    let until = draft.context.now.plus(within);
+    draft.append(Fact::Cancelled(Cancelled { reason: reason.cloned(), until }));
+    draft.head.waits = 0;
+    draft.changes.push(Change::Calls);
+    let cancel = Cancel { position: draft.head.position, until };
+    draft.set_control(Control { cancel: Some(cancel), ..Control::default() });
+    draft.cascade(None, Said::Cancel { reason: reason.cloned(), within });
+    draft.wake();
+    Answer::Done
 }
 
 /// Its time is over: what has not ended by itself is ended.

@@ -10,6 +10,7 @@ use super::Draft;
 use crate::{
     effect::{Answer, Change, Effect},
     head::Status,
+    letter::Said,
     lifecycle::Lifecycle,
     rows::Subject,
     transition::{Operation, Outcome},
@@ -30,6 +31,7 @@ pub(super) fn end_now(draft: &mut Draft<'_>, reason: Option<String>) {
         let item = CoordinatorItem::Fence { instance: draft.uid(), epoch: lease.epoch, why };
         draft.effects.push(Effect::Item(lease.session, item));
     }
+    draft.cascade(None, Said::Terminate { reason: reason.clone() });
     let end = End::Terminated { reason };
     draft.append(Fact::Ended(end.clone()));
     draft.end(end);
@@ -112,6 +114,7 @@ impl Draft<'_> {
         self.changes.push(Change::Everything);
         let delete_at = self.context.retention.delete_at(&self.head, self.context.now);
         self.changes.push(Change::Ended(delete_at));
+        self.conclude(&end);
         self.changes.push(Change::Outbox(Lifecycle {
             instance: self.uid(),
             head: Box::new(self.head.clone()),

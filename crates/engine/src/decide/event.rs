@@ -104,6 +104,7 @@ impl Draft<'_> {
         self.changes.push(Change::WaitEnd(call));
         match wait.kind {
             WaitKind::Sleep | WaitKind::Retry | WaitKind::Event => {}
+            WaitKind::Instance => self.give_up(&closed.call),
             WaitKind::Remote => {
                 self.changes.push(Change::RemoteEnd(call));
                 self.changes.push(Change::ReadyEnd(Subject::step(call)));

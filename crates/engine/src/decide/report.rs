@@ -8,7 +8,7 @@ use everstep_protocol::{
     policy::Limit,
 };
 
-use super::{Draft, again, event};
+use super::{Draft, again, event, letter};
 use crate::{
     effect::{Answer, Change, Effect},
     head::{Cached, Status},
@@ -272,6 +272,7 @@ fn open_waits(draft: &mut Draft<'_>, entry: &Entry, report: &Report) {
                     draft.open_wait(wait);
                 }
             }
+            Wait::Child(_) | Wait::Instance(_) | Wait::Send(_) => letter::open(draft, entry),
         },
         Fact::Closed(closed) => draft.close(closed),
         Fact::Started(_)
@@ -283,6 +284,7 @@ fn open_waits(draft: &mut Draft<'_>, entry: &Entry, report: &Report) {
         | Fact::Cancelled(_)
         | Fact::Continued(_)
         | Fact::Ended(_)
+        | Fact::Returned(_)
         | Fact::Delivered(_) => {}
     }
     if let Fact::Opened(opened) = &entry.fact
@@ -315,7 +317,7 @@ fn suspend(draft: &mut Draft<'_>) -> Answer {
 }
 
 impl Draft<'_> {
-    fn open_wait(&mut self, wait: WaitRow) {
+    pub(super) fn open_wait(&mut self, wait: WaitRow) {
         self.head.waits += 1;
         self.changes.push(Change::Wait(wait));
     }

@@ -10,6 +10,7 @@ use super::{Draft, control::gated};
 use crate::{
     effect::{Answer, Change, Effect},
     head::Status,
+    letter::Said,
     transition::Operation,
 };
 
@@ -80,6 +81,8 @@ fn begin(draft: &mut Draft<'_>) {
     if draft.head.status.is_ended() {
         draft.changes.push(Change::EndedNoMore);
     }
+    let reason = Some("its parent is run again".to_owned());
+    draft.cascade(None, Said::Terminate { reason });
     draft.changes.push(Change::Everything);
     draft.control = None;
     draft.head.run = draft.head.run.next();

@@ -3,8 +3,8 @@
 use everstep_protocol::{
     Call, Payload,
     journal::{
-        Attempted, Cancelled, Closed, Delivered, Entry, Fact, Lost, Opened, Outcome, Parked, Patched,
-        Progress, Wait,
+        Attempted, Cancelled, Child, Closed, Delivered, Entry, Fact, Lost, Opened, Outcome, Parked, Patched,
+        Progress, Returned, Sending, Wait,
     },
 };
 
@@ -54,7 +54,7 @@ impl Replay {
         let Some(made) = made.filter(|made| made.state == State::Dropped) else { return };
         let opens = match &entry.fact {
             Fact::Opened(_) => true,
-            Fact::Fired { .. } => false,
+            Fact::Fired { .. } | Fact::Returned(_) => false,
             Fact::Attempted(attempted) => match attempted.retry_at() {
                 // The coordinator retries a remote step, whose wait goes on.
                 Some(_) if matches!(made.asked, Asked::Remote(_)) => return,
@@ -85,7 +85,10 @@ impl Replay {
         let Some((number, made)) = self.target(entry, &attempted.call)? else {
             return Ok(Fed::Nothing);
         };
-        let (Asked::Step(input) | Asked::Remote(input)) = made.asked else {
+        // A child or an event that is refused here has its outcome like a step.
+        let (Asked::Step(input) | Asked::Remote(input) | Asked::Child(input) | Asked::Send(input)) =
+            made.asked
+        else {
             return Err(mismatch(entry, &format!("the code calls {} as {}", attempted.call, made.asked)));
         };
         // What a remote step was given was compared when it was opened: its attempts bear the builds of the pool.
@@ -122,19 +125,34 @@ impl Replay {
 
     pub(super) fn opened(&mut self, entry: &Entry, opened: &Opened) -> Result<Fed, Parked> {
         let build = self.build.clone();
+        let mut drifted = 0;
         let Some((number, made)) = self.target(entry, &opened.call)? else {
             return Ok(Fed::Nothing);
         };
         made.input_changed = match (&opened.wait, &made.asked) {
-            (Wait::Sleep { .. }, Asked::Sleep) => false,
+            (Wait::Sleep { .. }, Asked::Sleep) | (Wait::Instance(_), Asked::Instance) => false,
             (Wait::Event { key, .. }, Asked::Event(asked)) if key == asked => false,
             (Wait::Remote(remote), Asked::Remote(input)) => {
                 let recorded = (remote.fingerprint, opened.build.as_ref());
                 is_changed(entry, &opened.call, (*input, &build), recorded)?
             }
-            (Wait::Sleep { .. }, Asked::Step(_) | Asked::Remote(_) | Asked::Event(_) | Asked::Patch)
-            | (Wait::Remote(_), Asked::Step(_) | Asked::Sleep | Asked::Event(_) | Asked::Patch)
-            | (Wait::Event { .. }, _) => {
+            // What was asked for then stands: the other instance has it.
+            (Wait::Child(Child { fingerprint, .. }), Asked::Child(input))
+            | (Wait::Send(Sending { fingerprint, .. }), Asked::Send(input)) => {
+                let recorded = (*fingerprint, opened.build.as_ref());
+                let changed = is_changed(entry, &opened.call, (*input, &build), recorded)?;
+                drifted = u64::from(changed);
+                false
+            }
+            (
+                Wait::Sleep { .. }
+                | Wait::Remote(_)
+                | Wait::Event { .. }
+                | Wait::Child(_)
+                | Wait::Instance(_)
+                | Wait::Send(_),
+                _,
+            ) => {
                 return Err(mismatch(entry, &format!("the code calls {} as {}", opened.call, made.asked)));
             }
         };
@@ -142,6 +160,7 @@ impl Replay {
         if made.input_changed {
             self.changed.insert(number);
         }
+        self.drifted += drifted;
         Ok(Fed::Nothing)
     }
 
@@ -176,6 +195,22 @@ impl Replay {
         }
         self.calls.remove(&number);
         Ok(Fed::Deliver { number, event: delivered.clone() })
+    }
+
+    pub(super) fn returned(&mut self, entry: &Entry, returned: &Returned) -> Result<Fed, Parked> {
+        let Some((number, made)) = self.target(entry, &returned.call)? else {
+            return Ok(Fed::Nothing);
+        };
+        let asks = matches!(made.asked, Asked::Child(_) | Asked::Instance | Asked::Send(_));
+        if made.state != State::Waiting || !asks {
+            return Err(mismatch(entry, &format!("{} does not wait for another instance", returned.call)));
+        }
+        self.calls.remove(&number);
+        let result = match &returned.outcome {
+            Outcome::Succeeded(output) => Ok(output.clone()),
+            Outcome::Failed { failure, .. } => Err(failure.clone()),
+        };
+        Ok(Fed::Resolve { number, result })
     }
 
     /// A closed wait never ends: code that has not dropped the call would wait for ever.

@@ -55,7 +55,13 @@ impl Made {
             progress: made.progress.clone(),
         };
         match self.asked {
-            Asked::Sleep | Asked::Remote(_) | Asked::Event(_) | Asked::Patch => vec![Next::Open { number }],
+            Asked::Sleep
+            | Asked::Remote(_)
+            | Asked::Event(_)
+            | Asked::Patch
+            | Asked::Child(_)
+            | Asked::Instance
+            | Asked::Send(_) => vec![Next::Open { number }],
             Asked::Step(_) if self.losses.is_empty() => vec![Next::Start(start(self.attempt, self))],
             Asked::Step(_) => self.losses.iter().map(|attempt| Next::Charge(start(*attempt, self))).collect(),
         }
@@ -66,11 +72,16 @@ impl Made {
         self.state = match self.asked {
             Asked::Remote(_) => State::Waiting,
             // The next of its losses is to be charged first; who was told that already is not told again.
-            Asked::Step(_) | Asked::Sleep | Asked::Event(_) | Asked::Patch if !self.losses.is_empty() => {
-                self.state
-            }
-            Asked::Step(_) | Asked::Sleep | Asked::Event(_) | Asked::Patch if retry_at <= now => State::Ready,
-            Asked::Step(_) | Asked::Sleep | Asked::Event(_) | Asked::Patch => State::Retrying,
+            Asked::Step(_) if !self.losses.is_empty() => self.state,
+            Asked::Step(_) if retry_at <= now => State::Ready,
+            // No other call has attempts.
+            Asked::Step(_)
+            | Asked::Sleep
+            | Asked::Event(_)
+            | Asked::Patch
+            | Asked::Child(_)
+            | Asked::Instance
+            | Asked::Send(_) => State::Retrying,
         };
     }
 }

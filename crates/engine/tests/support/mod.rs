@@ -11,6 +11,7 @@ use everstep_engine::{
     Answer, Effect, Head, Input, Status, What, Writes,
     batch::{Batch, Deleted, Loaded, Rules, Verdict},
     effect::Forget,
+    letter::{Address, Caller, ChildRow, Letter, NewLetter, ParentRow, Said},
     mailbox::{AwaitedKey, EventId, EventRow, KnownEvent, SentEvent},
     place::Room,
     rows::{Control, Lease, Needs, RemoteRow, Rows, Subject, WaitKind, WaitRow},
@@ -21,7 +22,7 @@ use everstep_protocol::{
     Attempt, BuildName, Call, CallHash, CallKind, CallName, Epoch, EventKey, EventType, Failure, FailureKind,
     Fingerprint, FunctionName, InstanceId, InstanceUid, Millis, Namespace, Payload, Policy, Pool, Position,
     Run, SessionId, StepKey, Timestamp, WorkflowName,
-    journal::{Entry, Fact, Outcome, ParkCode, Parked, Remote},
+    journal::{Child, Entry, Fact, Other, Outcome, ParkCode, Parked, Remote},
     message::{
         Again, AttemptEnd, AttemptOutcome, CoordinatorItem, Entries, Open, OpenWait, Report, Taken, Then,
     },
@@ -134,6 +135,21 @@ pub fn awaits_key(call: &Call, types: &[&str], key: &str) -> Open {
     open(call, OpenWait::Event { types, key: Some(EventKey::new(key).unwrap()), timeout: Millis(1_000) })
 }
 
+pub fn other(id: &str) -> Other {
+    Other { workflow: workflow(), id: InstanceId::new(id).unwrap() }
+}
+
+/// A child with this id, attached and awaited.
+pub fn child(id: &str) -> Child {
+    let Other { workflow, id } = other(id);
+    let (input, fingerprint) = (json("1"), fingerprint(1));
+    Child { workflow, id, input, fingerprint, detached: false, only_started: false }
+}
+
+pub fn child_call(name: &str) -> Call {
+    call(CallKind::Child, name, 1)
+}
+
 pub fn sent(id: &str, name: &str, payload: u8) -> SentEvent {
     SentEvent {
         id: EventId { app_id: String::new(), id: id.to_owned() },
@@ -185,6 +201,7 @@ pub fn start(n: u128, id: &str, input: u8) -> Start {
         strict: false,
         attributes: Vec::new(),
         message: None,
+        letter: None,
     }
 }
 
@@ -314,6 +331,14 @@ pub struct Tables {
     pub earlier: BTreeMap<(InstanceUid, Run), Vec<Entry>>,
     /// Journals of deleted instances.
     pub cut: BTreeSet<InstanceUid>,
+    /// Letters that nobody has taken, by number.
+    pub mailbox: BTreeMap<u64, NewLetter>,
+    /// The number of the last letter.
+    pub letters: u64,
+    /// Children, with whether each is over.
+    pub children: BTreeMap<(InstanceUid, (Run, CallHash)), (ChildRow, bool)>,
+    pub parents: BTreeMap<InstanceUid, ParentRow>,
+    pub watchers: BTreeSet<(InstanceUid, Caller)>,
 }
 
 /// The model store, with the room that a coordinator would know of.
@@ -422,6 +447,41 @@ impl Store {
         StatusWord::derive(self.head().status, sides)
     }
 
+    /// The letters that nobody has taken, as inputs: what a coordinator makes of them. Started instances get these ids, in order.
+    pub fn mail(&self, fresh: &mut impl Iterator<Item = u128>) -> Vec<Input> {
+        self.tables.mailbox.iter().map(|(number, letter)| self.delivery(*number, letter, fresh)).collect()
+    }
+
+    fn delivery(&self, number: u64, letter: &NewLetter, fresh: &mut impl Iterator<Item = u128>) -> Input {
+        let NewLetter { to, caller, said } = letter.clone();
+        let letter = Letter { number, caller, said };
+        let name = match to {
+            Address::Instance(uid) => return on(uid, What::Letter(letter)),
+            Address::Name(name) => name,
+        };
+        if let Said::Start { child, .. } = &letter.said {
+            let n = fresh.next().expect("an id for each child");
+            let (input, fingerprint) = (child.input.clone(), child.fingerprint);
+            let letter = Some(letter);
+            let start = Start { uid: uid(n), name, input, fingerprint, letter, ..start(n, "x", 0) };
+            return Input::Start(Box::new(start));
+        }
+        if let Some((uid, _)) = self.tables.names.get(&name) {
+            on(*uid, What::Letter(letter))
+        } else {
+            let failure = everstep_engine::letter::not_found(&name.workflow, &name.id);
+            Input::Undelivered(Box::new(letter), failure)
+        }
+    }
+
+    /// Carries letters until none is left. Each goes alone, so that the next is looked up anew.
+    pub fn carry(&mut self, mut fresh: impl Iterator<Item = u128>) {
+        while let Some((number, letter)) = self.tables.mailbox.first_key_value() {
+            let input = self.delivery(*number, letter, &mut fresh);
+            self.batch(&[input]);
+        }
+    }
+
     pub fn pass(&mut self, millis: u64) {
         self.now = self.now.plus(Millis(millis));
     }
@@ -472,6 +532,7 @@ impl Store {
             rows.operations.extend(tables.operations.get(key).map(|answer| (key.clone(), answer.clone())));
         }
         self.load_events(needs, &mut rows);
+        self.load_letters(needs, &mut rows);
         let existing = |key: &NameKey| {
             let (uid, fingerprint) = *tables.names.get(key)?;
             Some((key.clone(), Existing { uid, fingerprint, status: tables.heads[&uid].status }))
@@ -521,6 +582,19 @@ impl Store {
                 rows.events.insert((query.uid, *sequence), row.clone());
                 self.load_waiters(query.uid, &row.event.kind, row.event.key.as_ref(), query.limit, rows);
             }
+        }
+    }
+
+    fn load_letters(&self, needs: &Needs, rows: &mut Rows) {
+        let tables = &self.tables;
+        rows.letters =
+            needs.letters.iter().filter(|number| tables.mailbox.contains_key(number)).copied().collect();
+        for uid in &needs.parents {
+            rows.parents.extend(tables.parents.get(uid).map(|parent| (*uid, parent.clone())));
+        }
+        for uid in &needs.lasts {
+            let last = tables.journal.get(uid).and_then(|journal| journal.last());
+            rows.lasts.extend(last.map(|entry| (*uid, entry.clone())));
         }
     }
 
@@ -584,15 +658,7 @@ impl Store {
         for (uid, pin) in &writes.pins {
             tables.heads.get_mut(uid).expect("only what exists is pinned").pin.clone_from(pin);
         }
-        for row in &writes.journal {
-            let current = tables.heads[&row.uid].run;
-            let journal = if row.run == current {
-                tables.journal.entry(row.uid).or_default()
-            } else {
-                tables.earlier.entry((row.uid, row.run)).or_default()
-            };
-            journal.push(row.entry.clone());
-        }
+        write_journal(tables, writes);
         delete(&mut tables.leases, &writes.lease_deletes);
         delete(&mut tables.ready, &writes.ready_deletes);
         delete(&mut tables.waits, &writes.wait_deletes);
@@ -646,6 +712,7 @@ impl Store {
             &mut tables.outbox,
             writes.outbox.iter().map(|row| ((row.instance, row.head.run), row.clone())),
         );
+        write_letters(tables, writes);
         over
     }
 
@@ -655,6 +722,7 @@ impl Store {
             self.check_journal(head);
             self.check_rows(head);
             self.check_events(head);
+            self.check_ties(head);
         }
     }
 
@@ -777,12 +845,33 @@ impl Store {
         assert_eq!(rows, awaited, "events find the waits that are open");
     }
 
+    /// Rows that tie it to others are counted, and whatever it waits for another instance to say is under way or will be said.
+    fn check_ties(&self, head: &Head) {
+        let (tables, uid) = (&self.tables, head.uid);
+        let ties = of(&tables.children, uid).count()
+            + usize::from(tables.parents.contains_key(&uid))
+            + tables.watchers.iter().filter(|(other, _)| *other == uid).count();
+        assert!(head.links as usize >= ties, "{} links of {ties}", head.links);
+        assert!(
+            !head.status.is_ended() || !tables.watchers.iter().any(|(other, _)| *other == uid),
+            "who waits for an end was told of it"
+        );
+        for (call, wait) in of(&tables.waits, uid).filter(|(_, wait)| wait.kind == WaitKind::Instance) {
+            let caller = Caller { uid, run: head.run, call: *call };
+            let written = tables.mailbox.values().any(|letter| letter.caller == caller);
+            let watches = tables.watchers.iter().any(|(_, other)| *other == caller);
+            assert!(written || watches, "nothing will ever end {wait:?}");
+        }
+    }
+
     /// A wait that nothing ends would be a silent stop.
     fn check_wait(&self, uid: InstanceUid, hash: CallHash, wait: &WaitRow) {
         let subject = (uid, Subject::step(hash));
         let lease = self.tables.leases.get(&subject);
         let ready = self.tables.ready.contains_key(&subject);
         match wait.kind {
+            // See `check_ties`.
+            WaitKind::Instance => assert!(lease.is_none() && !ready),
             WaitKind::Sleep | WaitKind::Retry | WaitKind::Event => {
                 assert!(wait.due_at.is_some(), "{wait:?}");
                 assert!(lease.is_none() && !ready);
@@ -819,6 +908,69 @@ fn forget(tables: &mut Tables, row: &Deleted) {
         tables.messages.retain(|key, decided| key.workflow != row.name.workflow || decided.id != row.name.id);
     }
     tables.cut.insert(uid);
+}
+
+fn write_journal(tables: &mut Tables, writes: &Writes) {
+    for row in &writes.journal {
+        let current = tables.heads[&row.uid].run;
+        let journal = if row.run == current {
+            tables.journal.entry(row.uid).or_default()
+        } else {
+            tables.earlier.entry((row.uid, row.run)).or_default()
+        };
+        journal.push(row.entry.clone());
+    }
+}
+
+/// In the order that the writes name.
+fn write_letters(tables: &mut Tables, writes: &Writes) {
+    for number in &writes.letter_deletes {
+        assert!(tables.mailbox.remove(number).is_some(), "letter {number} was taken twice");
+    }
+    for letter in &writes.letters {
+        post(tables, letter.clone());
+    }
+    for (uid, cascade) in &writes.cascades {
+        let attached = |(row, over): &&(ChildRow, bool)| {
+            !over
+                && !row.detached
+                && row.run == cascade.run
+                && cascade.call.is_none_or(|call| call == row.call)
+        };
+        let rows: Vec<_> = of(&tables.children, *uid).map(|(_, row)| row).filter(attached).cloned().collect();
+        for (row, _) in rows {
+            let caller = Caller { uid: *uid, run: row.run, call: row.call };
+            post(tables, NewLetter { to: Address::Name(row.name), caller, said: cascade.said.clone() });
+        }
+    }
+    for (uid, outcome) in &writes.concluded {
+        let told: Vec<_> = tables.watchers.iter().filter(|(other, _)| other == uid).copied().collect();
+        for (_, caller) in told {
+            let said = Said::Returned { outcome: outcome.clone(), over: true };
+            post(tables, NewLetter { to: Address::Instance(caller.uid), caller, said });
+        }
+        tables.watchers.retain(|(other, _)| other != uid);
+    }
+    let children =
+        writes.children.iter().map(|(uid, row)| ((*uid, (row.run, row.call)), (row.clone(), false)));
+    insert(&mut tables.children, children);
+    for (uid, run, call) in &writes.children_over {
+        tables.children.get_mut(&(*uid, (*run, *call))).expect("it was started before").1 = true;
+    }
+    insert(&mut tables.parents, writes.parents.iter().cloned());
+    for watcher in &writes.watchers {
+        assert!(tables.watchers.insert(*watcher), "it waits twice: {watcher:?}");
+    }
+    for row in writes.deleted.iter().filter(|row| row.linked) {
+        tables.children.retain(|(uid, _), _| *uid != row.uid);
+        tables.parents.remove(&row.uid);
+        tables.watchers.retain(|(uid, _)| *uid != row.uid);
+    }
+}
+
+fn post(tables: &mut Tables, letter: NewLetter) {
+    tables.letters += 1;
+    tables.mailbox.insert(tables.letters, letter);
 }
 
 fn of<'a, K: Copy + Ord + 'a, R>(

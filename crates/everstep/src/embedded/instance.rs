@@ -1,12 +1,14 @@
 //! A handle on one instance: what people do to it (rules P29 to P32). Each call is an operation of its own; to repeat one under
 //! its own id, use [`Embedded::handle`](super::Embedded::handle).
 
+use std::{fmt, time::Duration};
+
 use everstep_coordinator::Handle;
 use everstep_engine::{Answer, Operated, start::NameKey};
 use everstep_protocol::{
-    BuildName, Call, CallKind, CallName, Millis, Pin, SessionId, duration::IntoMillis, name::NameError,
+    BuildName, Call, CallKind, CallName, Millis, Pin, SessionId, duration::IntoMillis, journal::End,
+    name::NameError,
 };
-
 use serde::de::DeserializeOwned;
 
 use super::{EmbeddedError, InstanceView};
@@ -54,6 +56,52 @@ pub enum OperationError {
     Coordinator(#[from] everstep_coordinator::Error),
 }
 
+/// Why an instance gave no output.
+#[derive(Debug, thiserror::Error)]
+pub enum ResultError {
+    /// There is no such instance: it was not started, or is deleted.
+    #[error("there is no instance {0}")]
+    NotFound(String),
+    /// It ended with an error.
+    #[error("instance {instance} ended with an error: {error}")]
+    Errored {
+        /// Workflow and id.
+        instance: String,
+        /// The error.
+        error: everstep_sdk::Error,
+    },
+    /// Somebody ended it.
+    #[error("instance {instance} was terminated")]
+    Terminated {
+        /// Workflow and id.
+        instance: String,
+        /// Who and why.
+        reason: Option<String>,
+    },
+    /// Somebody cancelled it, and it ended with that.
+    #[error("instance {instance} was cancelled")]
+    Cancelled {
+        /// Workflow and id.
+        instance: String,
+        /// Who and why.
+        reason: Option<String>,
+    },
+    /// Its output does not fit the type that was asked for.
+    #[error("the output of instance {instance} does not fit: {reason}")]
+    Misfit {
+        /// Workflow and id.
+        instance: String,
+        /// What does not fit.
+        reason: String,
+    },
+    /// The coordinator failed; asking again is safe.
+    #[error(transparent)]
+    Coordinator(#[from] everstep_coordinator::Error),
+}
+
+/// The end is waited for in parts of this length.
+const PART: Duration = Duration::from_hours(1);
+
 type Done = Result<(), OperationError>;
 
 impl InstanceHandle {
@@ -70,6 +118,31 @@ impl InstanceHandle {
     pub async fn state<T: DeserializeOwned>(&self) -> Result<Option<T>, EmbeddedError> {
         let view = self.view().await?;
         Ok(view.and_then(|view| view.state).and_then(|(_, state)| state.decode().ok()))
+    }
+
+    /// Waits until it has ended, however long that takes, and gives its output. Dropping this loses nothing: it may be asked again.
+    ///
+    /// Errors: [`ResultError`] says how else it ended, or that there is no such instance.
+    pub async fn result<T: DeserializeOwned>(&self) -> Result<T, ResultError> {
+        let end = loop {
+            let view = self.handle.ended(&self.name, PART).await?;
+            let view = view.ok_or_else(|| ResultError::NotFound(self.to_string()))?;
+            if let Some(end) = view.end {
+                break end;
+            }
+        };
+        match end {
+            End::Complete(output) => output.decode().map_err(|error| ResultError::Misfit {
+                instance: self.to_string(),
+                reason: error.to_string(),
+            }),
+            End::Errored(failure) => Err(ResultError::Errored {
+                instance: self.to_string(),
+                error: everstep_sdk::Error::from_failure(failure),
+            }),
+            End::Terminated { reason } => Err(ResultError::Terminated { instance: self.to_string(), reason }),
+            End::Cancelled { reason } => Err(ResultError::Cancelled { instance: self.to_string(), reason }),
+        }
     }
 
     /// Lets what runs finish, and nothing more begin, until it is resumed.
@@ -153,6 +226,13 @@ impl InstanceHandle {
             }),
             None => Err(OperationError::Bug(format!("{operation} was answered with {answer:?}"))),
         }
+    }
+}
+
+/// `workflow/id`.
+impl fmt::Display for InstanceHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.name.workflow, self.name.id)
     }
 }
 

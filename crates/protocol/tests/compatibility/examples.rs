@@ -8,8 +8,8 @@ use everstep_protocol::{
     InstanceUid, Millis, Namespace, Payload, Policy, Pool, Position, Run, SessionId, StepKey, Timestamp,
     WorkflowName,
     journal::{
-        Attempted, Cancelled, Closed, Delivered, End, Entry, Fact, Lost, Opened as OpenedWait, Outcome,
-        ParkCode, Parked, Patched, Progress, Remote, Started, Wait,
+        Attempted, Cancelled, Child, Closed, Delivered, End, Entry, Fact, Lost, Opened as OpenedWait, Other,
+        Outcome, ParkCode, Parked, Patched, Progress, Remote, Returned, Sending, Started, Wait,
     },
     limits::Limits,
     message::{
@@ -161,6 +161,7 @@ fn worker_items() -> Vec<(&'static str, WorkerItem)> {
         ("progress", WorkerItem::Report(Report { results: vec![told()], ..report(Then::Continue) })),
         ("events", WorkerItem::Report(events_report())),
         ("patch", WorkerItem::Report(Report { opened: vec![patch()], ..report(Then::Continue) })),
+        ("others", WorkerItem::Report(others_report())),
         ("", WorkerItem::GiveBack { instance: INSTANCE, epoch: EPOCH }),
         ("", WorkerItem::Ask { instance: INSTANCE, epoch: EPOCH, run: Run(2), after: Position(128) }),
         ("", WorkerItem::StepClaim { instance: INSTANCE, call: HASH }),
@@ -238,6 +239,19 @@ fn events_report() -> Report {
     Report {
         opened: vec![open(Some(event_key())), open(None)],
         closed: vec![closed],
+        ..report(Then::Continue)
+    }
+}
+
+fn others_report() -> Report {
+    let open = |kind, wait| Open { call: call(kind), called_after: Position(5), wait };
+    Report {
+        opened: vec![
+            open(CallKind::Child, OpenWait::Child(child(true))),
+            open(CallKind::Child, OpenWait::Child(child(false))),
+            open(CallKind::Instance, OpenWait::Instance(other())),
+            open(CallKind::Send, OpenWait::Send(sending(Some(event_key())))),
+        ],
         ..report(Then::Continue)
     }
 }
@@ -432,6 +446,35 @@ fn session_messages() -> Vec<(&'static str, SessionMessage)> {
     ]
 }
 
+fn other() -> Other {
+    Other {
+        workflow: WorkflowName::new("fulfil").expect("a valid name"),
+        id: InstanceId::new("o-17").expect("a valid id"),
+    }
+}
+
+fn child(everything: bool) -> Child {
+    let Other { workflow, id } = other();
+    Child {
+        workflow,
+        id,
+        input: json(r#"{"n":1}"#),
+        fingerprint: fingerprint(),
+        detached: everything,
+        only_started: everything,
+    }
+}
+
+fn sending(key: Option<EventKey>) -> Sending {
+    Sending {
+        to: other(),
+        kind: EventType::new("approved").expect("a valid name"),
+        key,
+        payload: json("true"),
+        fingerprint: fingerprint(),
+    }
+}
+
 fn facts() -> Vec<(&'static str, Fact)> {
     let told = |policy, outcome, progress| {
         Fact::Attempted(Attempted {
@@ -466,6 +509,7 @@ fn facts() -> Vec<(&'static str, Fact)> {
             payload: json(r#"{"by":"ann"}"#),
         })
     };
+    let returned = |outcome| Fact::Returned(Returned { call: call(CallKind::Child), outcome });
     let terminated = |reason| Fact::Ended(End::Terminated { reason });
     vec![
         ("", started()),
@@ -494,6 +538,13 @@ fn facts() -> Vec<(&'static str, Fact)> {
             "progress",
             Fact::Lost(Lost { slots: 64, counts: true, session: SESSION, progress: vec![progress()] }),
         ),
+        ("child", opened_by(CallKind::Child, Wait::Child(child(true)), Some(build()))),
+        ("child bare", opened(CallKind::Child, Wait::Child(child(false)))),
+        ("instance", opened(CallKind::Instance, Wait::Instance(other()))),
+        ("send", opened_by(CallKind::Send, Wait::Send(sending(Some(event_key()))), Some(build()))),
+        ("send bare", opened(CallKind::Send, Wait::Send(sending(None)))),
+        ("", returned(failed(full_failure(), None))),
+        ("succeeded", returned(Outcome::Succeeded(json("[1]")))),
         ("", Fact::Parked(parked())),
         ("", Fact::Patched(Patched { call: call(CallKind::Patch), called_after: Position(5) })),
         ("", Fact::Retried),
@@ -539,6 +590,7 @@ fn words() -> Vec<Example> {
     ];
     vec![
         Example::new("words/call_kind", call_kinds),
+        Example::new("words/call_kind later", vec![CallKind::Instance, CallKind::Send]),
         Example::new("words/failure_kind", failure_kinds),
         Example::new("words/failure_kind later", vec![FailureKind::Cancelled]),
         Example::new("words/park_code", park_codes),

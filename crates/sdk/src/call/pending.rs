@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use everstep_protocol::{CallKind, CallName, Failure, FailureKind, Position};
+use everstep_protocol::{Call, CallKind, CallName, Failure, FailureKind, Position};
 use serde::de::DeserializeOwned;
 
 use crate::Error;
@@ -47,6 +47,19 @@ impl Pending {
         };
         let count = if let Stage::Made(numbered) = &stage { numbered.call.count } else { 0 };
         Self { shared: shared.clone(), kind, name: name.into(), count, stage }
+    }
+
+    /// The call that will begin; none if it never does.
+    pub(crate) const fn call(&self) -> Option<&Call> {
+        match &self.stage {
+            Stage::Made(numbered) => Some(&numbered.call),
+            Stage::Refused(_) | Stage::Begun(_) | Stage::Over => None,
+        }
+    }
+
+    /// What all calls of the body share.
+    pub(crate) const fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
     /// `event "approved" #2`.

@@ -5,8 +5,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use everstep_protocol::{
-    Attempt, Call, EventKey, EventType, Failure, FunctionName, Millis, Payload, Policy, Pool, Position,
-    Timestamp,
+    Attempt, Call, EventKey, EventType, Failure, FunctionName, InstanceId, Millis, Payload, Policy, Pool,
+    Position, Timestamp, WorkflowName, journal::Other,
 };
 
 use crate::Step;
@@ -47,6 +47,40 @@ pub enum Spec {
     Patch,
     /// Wait for an event.
     Event(EventSpec),
+    /// Start another instance, and wait for it.
+    Child(ChildSpec),
+    /// Wait for the end of another instance.
+    Instance(Other),
+    /// Send an event to another instance.
+    Send(SendSpec),
+}
+
+/// A child.
+#[derive(Clone, Debug)]
+pub struct ChildSpec {
+    /// Its workflow.
+    pub workflow: WorkflowName,
+    /// Its id.
+    pub id: InstanceId,
+    /// Its input.
+    pub input: Payload,
+    /// What ends or cancels the parent leaves it alone.
+    pub detached: bool,
+    /// The call ends as soon as the child has started.
+    pub only_started: bool,
+}
+
+/// An event for another instance.
+#[derive(Clone, Debug)]
+pub struct SendSpec {
+    /// The instance.
+    pub to: Other,
+    /// The event's type.
+    pub kind: EventType,
+    /// Its correlation key.
+    pub key: Option<EventKey>,
+    /// What it says.
+    pub payload: Payload,
 }
 
 /// A wait for an event.

@@ -88,7 +88,10 @@ impl Driver {
             let result = match &made.spec {
                 Spec::Step(spec) => attempt(spec, &made.call, 1, None).0,
                 Spec::Remote(remote) => Ok(remote.input.clone()),
-                Spec::Sleep(_) | Spec::SleepUntil(_) | Spec::Event(_) => Ok(Payload::null()),
+                Spec::Child(child) => Ok(child.input.clone()),
+                Spec::Sleep(_) | Spec::SleepUntil(_) | Spec::Event(_) | Spec::Instance(_) | Spec::Send(_) => {
+                    Ok(Payload::null())
+                }
                 Spec::Patch => Ok(Payload::encode(&true).unwrap()),
             };
             polled = self.settle(made.number, result);

@@ -75,7 +75,13 @@ fn go(mut next: impl FnMut(&[u64]) -> u64) -> Way {
             let output = match &made.spec {
                 Spec::Step(step) => step.input.clone(),
                 Spec::Remote(remote) => remote.input.clone(),
-                Spec::Sleep(_) | Spec::SleepUntil(_) | Spec::Event(_) | Spec::Patch => Payload::null(),
+                Spec::Child(child) => child.input.clone(),
+                Spec::Sleep(_)
+                | Spec::SleepUntil(_)
+                | Spec::Event(_)
+                | Spec::Instance(_)
+                | Spec::Send(_)
+                | Spec::Patch => Payload::null(),
             };
             open.insert(made.number, (made.call.clone(), output));
         }

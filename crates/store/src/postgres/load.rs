@@ -18,6 +18,7 @@ use uuid::Uuid;
 use super::{
     events,
     fault::Fault,
+    letters,
     rows::{self, Clock, Tid, clean},
     statements as sql,
     trip::{Trip, params},
@@ -69,6 +70,7 @@ pub(super) async fn load(client: &Object, mut needs: Needs) -> Result<(Loaded, P
         .await?;
     }
     let events = events::plan(&needs, &mut trip).await?;
+    letters::plan(&needs, &mut trip).await?;
     let mut answers = trip.run().await?.into_iter().map(|answered| answered.rows).skip(1);
     let mut next = |wanted: bool| if wanted { answers.next().unwrap_or_default() } else { Vec::new() };
 
@@ -115,6 +117,7 @@ pub(super) async fn load(client: &Object, mut needs: Needs) -> Result<(Loaded, P
         loaded.messages.insert(needs.messages[nth(&row)?].clone(), decided);
     }
     events.read(&needs, &mut next, &mut loaded)?;
+    letters::read(&needs, &mut next, &mut loaded)?;
     if loaded.heads.len() < needs.heads.len() {
         look_up(client, &needs.heads, &mut loaded).await?;
     }
@@ -204,6 +207,9 @@ fn dedupe(needs: &mut Needs) {
     sorted(&mut needs.names);
     sorted(&mut needs.messages);
     sorted(&mut needs.event_ids);
+    sorted(&mut needs.letters);
+    sorted(&mut needs.parents);
+    sorted(&mut needs.lasts);
     if needs.heads.is_empty() {
         return;
     }

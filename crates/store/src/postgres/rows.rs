@@ -164,6 +164,7 @@ pub(super) fn head(row: &Row) -> Result<Head, Fault> {
     head.ended_at = time_if_any(row, 17)?;
     head.events = row.try_get::<_, i64>(18)? as u64;
     head.unread = row.try_get::<_, i64>(19)? as u64;
+    head.links = row.try_get::<_, i32>(25)? as u32;
     head.retention = Own { complete: millis_if_any(row, 20)?, failed: millis_if_any(row, 21)? };
     let cached = row.try_get::<_, Option<uuid::Uuid>>(22)?.zip(row.try_get::<_, Option<i64>>(23)?);
     head.cached = cached.map(|(session, position)| Cached {
@@ -179,7 +180,7 @@ pub(super) fn pin(row: &Row, at: usize) -> Result<Option<Pin>, Fault> {
     text.map(|text| text.parse().map_err(Fault::corrupt)).transpose()
 }
 
-const CALL_KINDS: [CallKind; 8] = [
+const CALL_KINDS: [CallKind; 10] = [
     CallKind::Step,
     CallKind::Sleep,
     CallKind::Event,
@@ -188,6 +189,8 @@ const CALL_KINDS: [CallKind; 8] = [
     CallKind::Action,
     CallKind::Compensation,
     CallKind::Patch,
+    CallKind::Instance,
+    CallKind::Send,
 ];
 
 /// The number that is kept for a kind of call, from 1. Never changes.
@@ -201,6 +204,8 @@ pub(super) const fn call_kind_code(kind: CallKind) -> i16 {
         CallKind::Action => 6,
         CallKind::Compensation => 7,
         CallKind::Patch => 8,
+        CallKind::Instance => 9,
+        CallKind::Send => 10,
     }
 }
 
@@ -298,7 +303,7 @@ mod tests {
     #[test]
     fn kinds_of_calls_keep_their_numbers() {
         let codes: Vec<i16> = CALL_KINDS.into_iter().map(call_kind_code).collect();
-        assert_eq!(codes, [1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(codes, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
     }
 
     #[test]

@@ -10,12 +10,13 @@ use uuid::Uuid;
 use super::{
     PostgresStore,
     fault::Fault,
+    letters,
     rows::{hash, micros, time, time_if_any, uid},
     rows_of, statements as sql,
     trip::params,
     write::{RUN, STEP},
 };
-use crate::{Due, Error, Offers, Queue, Schedule};
+use crate::{Due, Error, Offers, Posted, Queue, Schedule};
 
 const DUTIES: &str = include_str!("sql/duties.sql");
 /// By the index `control_by_deadline`.
@@ -55,6 +56,11 @@ impl Schedule for PostgresStore {
 
     async fn overdue(&self, limit: u32) -> Result<Vec<InstanceUid>, Error> {
         self.read("looking for overdue cancels", OVERDUE, params![i64::from(limit)], |row| uid(row, 0)).await
+    }
+
+    async fn letters(&self, after: u64, limit: u32) -> Result<Vec<Posted>, Error> {
+        let params = params![after as i64, i64::from(limit)];
+        self.read("looking for letters", sql::LETTERS, params, letters::posted).await
     }
 
     async fn expired(&self, limit: u32) -> Result<Vec<InstanceUid>, Error> {

@@ -42,6 +42,9 @@ statements! {
     EXPIRIES = "SELECT instance, delete_at FROM ended WHERE instance = ANY($1::uuid[])";
     NAMES = file!("names");
     MESSAGES = file!("messages");
+    LASTS = file!("lasts");
+    PARENTS = "SELECT instance, caller, run, call, workflow, name, detached FROM parent WHERE instance = ANY($1::uuid[])";
+    LETTERS_LOCK = file!("letters_lock");
     EVENT_IDS = file!("event_ids");
     EVENT_UNREAD = file!("event_unread");
     EVENT_WAITERS = file!("event_waiters");
@@ -123,6 +126,22 @@ statements! {
     MESSAGES_DELETE = file!("message_delete");
     MESSAGES_OUTLIVE = file!("message_outlive");
     JOURNAL_CUT = "INSERT INTO journal_cut (instance, below) SELECT * FROM unnest($1::uuid[], $2::integer[])";
+
+    LETTERS_DELETE = "DELETE FROM mailbox WHERE number = ANY($1::bigint[])";
+    LETTERS_INSERT = file!("letters_insert");
+    CHILD_INSERT = "INSERT INTO child (instance, run, call, namespace, workflow, name, detached, over)
+        SELECT *, false FROM unnest($1::uuid[], $2::integer[], $3::bytea[], $4::text[], $5::text[], $6::text[], $7::boolean[])";
+    CHILD_OVER = file!("child_over");
+    CASCADE = file!("cascade");
+    PARENT_INSERT = "INSERT INTO parent (instance, caller, run, call, workflow, name, detached)
+        SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::integer[], $4::bytea[], $5::text[], $6::text[], $7::boolean[])";
+    WATCHER_INSERT = "INSERT INTO watcher (instance, caller, run, call)
+        SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::integer[], $4::bytea[])";
+    CONCLUDE = file!("conclude");
+    WATCHERS_DELETE = "DELETE FROM watcher WHERE instance = ANY($1::uuid[])";
+    CHILDREN_DELETE = "DELETE FROM child WHERE instance = ANY($1::uuid[])";
+    PARENT_DELETE = "DELETE FROM parent WHERE instance = ANY($1::uuid[])";
+    LETTERS = file!("letters");
 
     JOURNAL = file!("journal");
     DUE = file!("due");

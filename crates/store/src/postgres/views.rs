@@ -16,8 +16,9 @@ use uuid::Uuid;
 use super::{
     PostgresStore, events,
     fault::Fault,
+    letters,
     rows::{self, name, time, time_if_any, uid},
-    rows_of,
+    rows_of, statements as sql,
     trip::params,
 };
 use crate::{
@@ -28,6 +29,7 @@ const VIEW: &str = include_str!("sql/view.sql");
 const ATTRIBUTES: &str = "SELECT instance, name, value FROM attribute WHERE instance = ANY($1::uuid[])
     ORDER BY instance, name";
 const PUBLISHED: &str = "SELECT at, state FROM published WHERE instance = $1::uuid";
+const CHILDREN: &str = include_str!("sql/children_shown.sql");
 const EVENTS: &str = include_str!("sql/events_shown.sql");
 const OPEN: &str = include_str!("sql/open.sql");
 const FIND: &str = "SELECT instance FROM instance_name
@@ -54,6 +56,7 @@ impl Views for PostgresStore {
                 show_events(view, &rows_of(&client, EVENTS, params![uid.0]).await?)?;
                 let published = rows_of(&client, PUBLISHED, params![uid.0]).await?;
                 view.state = published.first().map(state).transpose()?;
+                show_ties(view, &client).await?;
             }
             show_attributes(&client, &mut views).await?;
             Ok(views)
@@ -104,6 +107,17 @@ fn show_events(view: &mut InstanceView, rows: &[Row]) -> Result<(), Fault> {
             (kind, None) => view.never_sent.push(kind),
         }
     }
+    Ok(())
+}
+
+async fn show_ties(view: &mut InstanceView, client: &Object) -> Result<(), Fault> {
+    let children = rows_of(client, CHILDREN, params![view.uid.0]).await?;
+    view.children = children.iter().map(letters::child).collect::<Result<_, _>>()?;
+    if let Some(row) = children.first() {
+        view.children_total = row.try_get::<_, i64>(6)? as u64;
+    }
+    let parents = rows_of(client, sql::PARENTS, params![vec![view.uid.0]]).await?;
+    view.parent = parents.first().map(letters::parent).transpose()?;
     Ok(())
 }
 
@@ -445,6 +459,9 @@ fn view(row: &Row) -> Result<InstanceView, Fault> {
         end,
         attributes: Vec::new(),
         state: None,
+        parent: None,
+        children: Vec::new(),
+        children_total: 0,
     })
 }
 

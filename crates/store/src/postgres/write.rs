@@ -15,6 +15,7 @@ use uuid::Uuid;
 use super::{
     events,
     fault::Fault,
+    letters,
     load::{Places, ids},
     rows::{Bytes16, Raw, Tid, call_kind_code, clean, hash, remote_body, uid},
     statements as sql,
@@ -42,6 +43,7 @@ pub(super) async fn plan<'a>(
     waits_and_remotes(writes, trip).await?;
     events::write(writes, trip).await?;
     controls(writes, now, trip).await?;
+    letters::write(writes, now, trip).await?;
     rest(writes, now, trip).await?;
     Ok(cleared)
 }
@@ -72,6 +74,7 @@ async fn heads(writes: &Writes, places: &Places, trip: &mut Trip<'_>) -> Result<
         heads.iter().map(|head| head.ended_at.map(|at| at.0)).collect::<Vec<_>>(),
         heads.iter().map(|head| head.events as i64).collect::<Vec<_>>(),
         heads.iter().map(|head| head.unread as i64).collect::<Vec<_>>(),
+        heads.iter().map(|head| head.links as i32).collect::<Vec<_>>(),
         heads.iter().map(|head| head.cached.map(|cached| cached.session.0)).collect::<Vec<_>>(),
         heads.iter().map(|head| head.cached.map(|cached| cached.position.0 as i64)).collect::<Vec<_>>(),
     ];
@@ -213,6 +216,7 @@ async fn created<'a>(writes: &'a Writes, now: Timestamp, trip: &mut Trip<'a>) ->
             heads.iter().map(|head| head.unread as i64).collect::<Vec<_>>(),
             heads.iter().map(|head| head.retention.complete.map(millis)).collect::<Vec<_>>(),
             heads.iter().map(|head| head.retention.failed.map(millis)).collect::<Vec<_>>(),
+            heads.iter().map(|head| head.links as i32).collect::<Vec<_>>(),
         ];
         trip.execute(sql::HEADS_INSERT, params).await?;
     }

@@ -20,13 +20,14 @@ use rusqlite::{Connection, Row, params};
 use super::{
     column, events,
     fault::{Fault, Result},
+    letters,
 };
 use crate::{answer, fact};
 
 pub(super) const HEAD: &str =
     "SELECT namespace, workflow, id, run, generation, status, instance.epoch, position,
     reports, waits, steps, journal_bytes, deaths, created_at, ended_at, session, lease.epoch, events, unread, keep_complete,
-    keep_failed, paused_at, cancel_position, cancel_until, cached_by, cached_position, pin FROM instance
+    keep_failed, paused_at, cancel_position, cancel_until, cached_by, cached_position, pin, links FROM instance
     LEFT JOIN lease ON lease.uid = instance.uid AND lease.subject = ?2
     LEFT JOIN control ON control.uid = instance.uid WHERE instance.uid = ?1";
 const LEASE: &str = "SELECT session, epoch FROM lease WHERE uid = ?1 AND subject = ?2";
@@ -60,6 +61,7 @@ pub(super) fn load(connection: &Connection, needs: &Needs, now: Timestamp) -> Re
     names(connection, needs, &mut loaded)?;
     messages(connection, needs, &mut loaded)?;
     events::load(connection, needs, &mut loaded.rows)?;
+    letters::load(connection, needs, &mut loaded.rows)?;
     Ok(loaded)
 }
 
@@ -110,6 +112,7 @@ pub(super) fn head(uid: InstanceUid, row: &Row<'_>) -> Result<Head> {
         events: column::count(row, 17)?,
         unread: column::count(row, 18)?,
         cached: cached(row)?,
+        links: row.get(27)?,
         retention: Own { complete: millis_if_any(row, 19)?, failed: millis_if_any(row, 20)? },
         pin: pin(row, 26)?,
     })

@@ -7,8 +7,8 @@ use everstep_engine::{batch::pinned_queue, rows::Subject};
 use everstep_protocol::{CoordinatorId, InstanceUid, Millis, Timestamp};
 use rusqlite::{Connection, params};
 
-use super::{SqliteStore, column, fault};
-use crate::{Due, Error, Offers, Queue, Schedule};
+use super::{SqliteStore, column, fault, letters};
+use crate::{Due, Error, Offers, Posted, Queue, Schedule};
 
 // By the index `wait_due`.
 const DUE: &str = "SELECT uid, call, due_at FROM wait WHERE due_at >= ?1 AND due_at <= ?2
@@ -67,6 +67,11 @@ impl Schedule for SqliteStore {
         let now = self.clock.now();
         let work = move |connection: &Connection| past(connection, OVERDUE, now, limit);
         self.reader.read("looking for overdue cancels", work).await
+    }
+
+    async fn letters(&self, after: u64, limit: u32) -> Result<Vec<Posted>, Error> {
+        let work = move |connection: &Connection| letters::posted(connection, after, limit);
+        self.reader.read("looking for letters", work).await
     }
 
     async fn expired(&self, limit: u32) -> Result<Vec<InstanceUid>, Error> {

@@ -1,6 +1,6 @@
 //! Whether anything goes on without waiting for a moment: for whoever moves a clock of their own.
 
-use everstep_protocol::Pool;
+use everstep_protocol::{Pool, WorkflowName};
 use rusqlite::Connection;
 
 use super::{SqliteStore, fault};
@@ -13,6 +13,10 @@ pub struct Stir {
     pub held: u64,
     /// Instances that are runnable and held by nobody.
     pub runnable: u64,
+    /// The workflows of those.
+    pub workflows: Vec<WorkflowName>,
+    /// Letters between instances that nobody has taken.
+    pub letters: u64,
     /// The pools of remote steps that are runnable and held by nobody.
     pub pools: Vec<Pool>,
 }
@@ -31,6 +35,14 @@ fn stir(connection: &Connection) -> fault::Result<Stir> {
     };
     let held = count("SELECT count(*) FROM lease")?;
     let runnable = count("SELECT count(*) FROM ready WHERE pool IS NULL")?;
+    let letters = count("SELECT count(*) FROM mailbox")?;
+    let mut workflows = Vec::new();
+    let mut statement =
+        connection.prepare_cached("SELECT DISTINCT workflow FROM ready WHERE pool IS NULL")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        workflows.push(super::column::name(row, 0)?);
+    }
     let mut pools = Vec::new();
     let mut statement =
         connection.prepare_cached("SELECT DISTINCT pool FROM ready WHERE pool IS NOT NULL")?;
@@ -38,5 +50,5 @@ fn stir(connection: &Connection) -> fault::Result<Stir> {
     while let Some(row) = rows.next()? {
         pools.push(super::column::name(row, 0)?);
     }
-    Ok(Stir { held, runnable, pools })
+    Ok(Stir { held, runnable, workflows, letters, pools })
 }

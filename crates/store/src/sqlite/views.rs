@@ -14,7 +14,7 @@ use everstep_protocol::{
 };
 use rusqlite::{Connection, ToSql, params};
 
-use super::{SqliteStore, column, events, fault, journal, load, sessions, transaction};
+use super::{SqliteStore, column, events, fault, journal, letters, load, sessions, transaction};
 use crate::{
     Cursor, Error, Filter, InstanceView, Page, RejectedView, Session, StatusWord, UnreadView, Views, WaitView,
 };
@@ -74,6 +74,8 @@ fn one(connection: &Connection, uid: InstanceUid) -> fault::Result<InstanceView>
     view.unread = unread.map(|(kind, count, since)| UnreadView { kind, count, since }).collect();
     view.never_sent = events::never_sent(connection, uid)?;
     view.state = state(connection, uid)?;
+    view.parent = letters::parent(connection, uid)?;
+    (view.children, view.children_total) = letters::children(connection, uid)?;
     Ok(view)
 }
 
@@ -133,6 +135,9 @@ fn view(
         end: None,
         attributes: attributes(connection, uid)?,
         state: None,
+        parent: None,
+        children: Vec::new(),
+        children_total: 0,
         namespace: head.namespace,
         workflow: head.workflow,
         id: head.id,

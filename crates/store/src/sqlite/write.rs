@@ -13,22 +13,24 @@ use rusqlite::{Connection, params};
 use super::{
     column, events,
     fault::{Fault, Result},
+    letters,
 };
 use crate::{Error, ErrorKind, StepOver, answer, fact};
 
 const HEAD_INSERT: &str =
     "INSERT INTO instance (uid, namespace, workflow, id, run, generation, status, epoch, position,
-    reports, waits, steps, journal_bytes, deaths, created_at, ended_at, events, unread, keep_complete, keep_failed)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)";
+    reports, waits, steps, journal_bytes, deaths, created_at, ended_at, events, unread, keep_complete, keep_failed,
+    links)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)";
 // An open head that stays open: no indexed column is named, so no index is touched.
 const HEAD_UPDATE: &str =
     "UPDATE instance SET run = ?2, generation = ?3, epoch = ?4, position = ?5, reports = ?6,
-    waits = ?7, steps = ?8, journal_bytes = ?9, deaths = ?10, events = ?11, unread = ?12, cached_by = ?13,
-    cached_position = ?14 WHERE uid = ?1 AND status = 0";
+    waits = ?7, steps = ?8, journal_bytes = ?9, deaths = ?10, events = ?11, unread = ?12, links = ?13,
+    cached_by = ?14, cached_position = ?15 WHERE uid = ?1 AND status = 0";
 const HEAD_UPDATE_ALL: &str =
     "UPDATE instance SET run = ?2, generation = ?3, epoch = ?4, position = ?5, reports = ?6,
-    waits = ?7, steps = ?8, journal_bytes = ?9, deaths = ?10, events = ?11, unread = ?12,
-    cached_by = ?13, cached_position = ?14, status = ?15, ended_at = ?16 WHERE uid = ?1";
+    waits = ?7, steps = ?8, journal_bytes = ?9, deaths = ?10, events = ?11, unread = ?12, links = ?13,
+    cached_by = ?14, cached_position = ?15, status = ?16, ended_at = ?17 WHERE uid = ?1";
 const PIN: &str = "UPDATE instance SET pin = ?2 WHERE uid = ?1";
 const NAME_INSERT: &str = "INSERT INTO instance_name (namespace, workflow, id, uid, fingerprint)
     VALUES (?1, ?2, ?3, ?4, ?5)";
@@ -125,6 +127,7 @@ pub(super) fn write(connection: &Connection, writes: &Writes, now: Timestamp) ->
     remotes(connection, &writes.remotes)?;
     parked(connection, writes)?;
     controls(connection, writes, now)?;
+    letters::write(connection, writes, now)?;
     operations(connection, writes, now)?;
     outbox(connection, &writes.outbox)?;
     Ok(over)
@@ -280,6 +283,7 @@ fn create(statement: &mut rusqlite::Statement<'_>, head: &Head) -> Result<()> {
         head.unread as i64,
         head.retention.complete.map(millis),
         head.retention.failed.map(millis),
+        head.links,
     ])?;
     Ok(())
 }
@@ -304,6 +308,7 @@ fn heads(connection: &Connection, heads: &[Head]) -> Result<()> {
                 head.deaths,
                 head.events as i64,
                 head.unread as i64,
+                head.links,
                 head.cached.map(|cached| *cached.session.0.as_bytes()),
                 head.cached.map(|cached| cached.position.0 as i64),
             ])? == 1;
@@ -330,6 +335,7 @@ fn change_status(connection: &Connection, head: &Head) -> Result<()> {
         head.deaths,
         head.events as i64,
         head.unread as i64,
+        head.links,
         head.cached.map(|cached| *cached.session.0.as_bytes()),
         head.cached.map(|cached| cached.position.0 as i64),
         head.status.code(),

@@ -179,6 +179,7 @@ pub(crate) fn start(workflow_name: &str, id: &str, input: &str) -> Start {
         strict: false,
         attributes: Vec::new(),
         message: None,
+        letter: None,
     }
 }
 

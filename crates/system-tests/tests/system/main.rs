@@ -5,6 +5,7 @@
 
 mod bulks;
 mod changes;
+mod children;
 mod control;
 mod events;
 mod generations;

@@ -5,6 +5,7 @@
 
 mod api;
 mod bodies;
+mod children;
 mod crashes;
 mod generations;
 mod mocks;

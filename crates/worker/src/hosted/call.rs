@@ -13,7 +13,7 @@ use everstep_engine::{
 use everstep_protocol::{
     Attempt, Call, CallKind, Failure, FailureKind, Fingerprint, InstanceUid, Millis, Payload, Policy,
     Position, StepKey, Timestamp,
-    journal::Remote,
+    journal::{Child, Remote, Sending},
     key::keys_of,
     limits::Limits,
     message::{AttemptEnd, AttemptOutcome, Open, OpenWait},
@@ -57,10 +57,13 @@ impl Known {
         let input = match &made.spec {
             Spec::Step(step) => &step.input,
             Spec::Remote(remote) => &remote.input,
-            Spec::Sleep(_) | Spec::SleepUntil(_) | Spec::Event(_) | Spec::Patch => &null,
+            Spec::Child(child) => &child.input,
+            Spec::Send(event) => &event.payload,
+            Spec::Sleep(_) | Spec::SleepUntil(_) | Spec::Event(_) | Spec::Patch | Spec::Instance(_) => &null,
         };
+        let has_input = matches!(made.call.kind, CallKind::Step | CallKind::Child | CallKind::Send);
         let mut refused = None;
-        let keys = if made.call.kind == CallKind::Step { Some(input) } else { None }.map(|input| {
+        let keys = has_input.then_some(input).map(|input| {
             keys(info, &made.call, input).or_else(|error| {
                 let message = format!("{}: the input: {error}", made.call);
                 refused = Some(Failure::new(FailureKind::Unserialisable, message));
@@ -68,9 +71,11 @@ impl Known {
             })
         });
         let (key, fingerprint) = keys.and_then(Result::ok).unwrap_or_else(null_keys);
-        if made.call.kind == CallKind::Step {
+        if has_input {
             let bytes = used.bytes.saturating_add(input.len() as u64);
-            if used.steps > limits.steps {
+            if let Some(failure) = too_large_for_others(&made.spec, limits) {
+                refused.get_or_insert(failure);
+            } else if made.call.kind == CallKind::Step && used.steps > limits.steps {
                 refused.get_or_insert_with(|| steps_used(limits.steps));
             } else if bytes > limits.journal_bytes {
                 refused.get_or_insert_with(|| journal_full(bytes, limits.journal_bytes));
@@ -100,6 +105,9 @@ impl Known {
             Spec::Sleep(_) | Spec::SleepUntil(_) => Input::Sleep,
             Spec::Event(event) => Input::Event(event.key.clone()),
             Spec::Patch => Input::Patch,
+            Spec::Child(_) => Input::Child(self.fingerprint),
+            Spec::Instance(_) => Input::Instance,
+            Spec::Send(_) => Input::Send(self.fingerprint),
         }
     }
 
@@ -144,6 +152,22 @@ impl Known {
                 OpenWait::Event { types: event.types.clone(), key: event.key.clone(), timeout: event.timeout }
             }
             Spec::Patch => OpenWait::Patch,
+            Spec::Child(child) => OpenWait::Child(Child {
+                workflow: child.workflow.clone(),
+                id: child.id.clone(),
+                input: child.input.clone(),
+                fingerprint: self.fingerprint,
+                detached: child.detached,
+                only_started: child.only_started,
+            }),
+            Spec::Instance(other) => OpenWait::Instance(other.clone()),
+            Spec::Send(event) => OpenWait::Send(Sending {
+                to: event.to.clone(),
+                kind: event.kind.clone(),
+                key: event.key.clone(),
+                payload: event.payload.clone(),
+                fingerprint: self.fingerprint,
+            }),
             Spec::Remote(remote) => OpenWait::Remote(Remote {
                 pool: remote.pool.clone(),
                 function: remote.function.clone(),
@@ -222,7 +246,13 @@ impl Known {
         let own = match &self.spec {
             Spec::Step(step) => step.policy,
             Spec::Remote(remote) => remote.policy,
-            Spec::Sleep(_) | Spec::SleepUntil(_) | Spec::Event(_) | Spec::Patch => Policy::default(),
+            Spec::Sleep(_)
+            | Spec::SleepUntil(_)
+            | Spec::Event(_)
+            | Spec::Patch
+            | Spec::Child(_)
+            | Spec::Instance(_)
+            | Spec::Send(_) => Policy::default(),
         };
         self.pinned.as_ref().map_or(own, |(_, policy)| *policy)
     }
@@ -269,6 +299,18 @@ fn null_keys() -> (StepKey, Fingerprint) {
         keys_of(uuid::Uuid::nil(), 0, "", "", 0, &Payload::null()).expect("null has a canonical form")
     });
     *NULL
+}
+
+/// What another instance would not take: the input of a child, or an event's payload, that is over its limit (rule P4).
+fn too_large_for_others(spec: &Spec, limits: &Limits) -> Option<Failure> {
+    let (what, bytes, limit) = match spec {
+        Spec::Child(child) => ("the input", child.input.len() as u64, limits.input_bytes),
+        Spec::Send(event) => ("the payload", event.payload.len() as u64, limits.event_bytes),
+        _ => return None,
+    };
+    let message =
+        format!("{what} is {bytes} bytes of JSON, the limit is {limit}; a retry would end the same way");
+    (bytes > limit).then(|| Failure::new(FailureKind::TooLarge, message))
 }
 
 fn journal_full(bytes: u64, limit: u64) -> Failure {

@@ -100,6 +100,7 @@ impl Hosted {
                 let (due, remote) = match &opened.wait {
                     Wait::Sleep { until } | Wait::Event { until, .. } => (Some(*until), false),
                     Wait::Remote(_) => (None, true),
+                    Wait::Child(_) | Wait::Instance(_) | Wait::Send(_) => (None, false),
                 };
                 self.waits.insert(opened.call.clone(), Waiting { due, at: entry.at, remote });
                 self.clock = self.clock.max(entry.at);
@@ -116,6 +117,10 @@ impl Hosted {
             }
             Fact::Delivered(delivered) => {
                 self.waits.remove(&delivered.call);
+                self.clock = self.clock.max(entry.at);
+            }
+            Fact::Returned(returned) => {
+                self.waits.remove(&returned.call);
                 self.clock = self.clock.max(entry.at);
             }
             Fact::Closed(closed) => {

@@ -300,7 +300,11 @@ fn due(wait: &OpenWait, now: Timestamp) -> Option<Timestamp> {
         OpenWait::Sleep(length) => Some(now.plus(*length)),
         OpenWait::SleepUntil(until) => Some(*until),
         OpenWait::Event { timeout, .. } => Some(now.plus(*timeout)),
-        OpenWait::Remote(_) | OpenWait::Patch => None,
+        OpenWait::Remote(_)
+        | OpenWait::Patch
+        | OpenWait::Child(_)
+        | OpenWait::Instance(_)
+        | OpenWait::Send(_) => None,
     }
 }
 

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use everstep_engine::{
     Answer, Batch, Effect, Head, Input, What, Writes,
     batch::{Loaded, Rules, Verdict},
+    letter::{Letter, NewLetter, Said as Answered},
     mailbox::{EventId, KnownEvent, SentEvent},
     place::Room,
     rows::{Rows, Subject},
@@ -13,7 +14,7 @@ use everstep_engine::{
 };
 use everstep_protocol::{
     BuildName, Fingerprint, InstanceUid, Payload, Position, SessionId, Timestamp,
-    journal::{End, Entry, Fact},
+    journal::{End, Entry, Fact, Outcome},
     message::{CoordinatorItem, Entries, Grant, WorkerItem},
 };
 
@@ -30,6 +31,8 @@ pub struct Coordinator {
     /// Instances and remote steps that became runnable, in order.
     pub offers: Vec<(InstanceUid, Subject)>,
     pub fenced: usize,
+    /// Letters that instances wrote.
+    pub mail: Vec<NewLetter>,
 }
 
 /// What a session is told.
@@ -47,6 +50,7 @@ impl Coordinator {
             part: usize::MAX,
             offers: Vec::new(),
             fenced: 0,
+            mail: Vec::new(),
         }
     }
 
@@ -71,6 +75,7 @@ impl Coordinator {
             strict: false,
             attributes: Vec::new(),
             message: None,
+            letter: None,
         };
         let (answer, _) = self.apply(&Input::Start(Box::new(start)));
         assert_eq!(answer, Answer::Created);
@@ -94,6 +99,15 @@ impl Coordinator {
         let (answer, said) = self.on(instance, What::Event(event));
         assert_eq!(answer, Answer::Done);
         said
+    }
+
+    /// Another instance has answered the call that the last letter of this one is about.
+    pub fn answer(&mut self, instance: InstanceUid, outcome: Outcome) -> Said {
+        let caller = self.mail.last().expect("it has written").caller;
+        let number = self.mail.len() as u64;
+        self.rows.letters.insert(number);
+        let letter = Letter { number, caller, said: Answered::Returned { outcome, over: true } };
+        self.on(instance, What::Letter(letter)).1
     }
 
     /// What a worker says.
@@ -229,6 +243,7 @@ impl Coordinator {
             self.rows.leases.retain(|(other, _), _| other != uid);
             self.rows.ready.retain(|(other, _)| other != uid);
         }
+        self.mail.extend(writes.letters);
         for uid in &writes.parked_deletes {
             self.rows.parked.remove(uid);
         }

@@ -2,6 +2,7 @@
 //! broker or clock. Not: the store, RabbitMQ, or that real coordinators send what this one sends.
 #![allow(unreachable_pub, clippy::unwrap_used, clippy::panic, clippy::missing_panics_doc, reason = "tests")]
 
+mod children;
 mod coordinator;
 mod events;
 mod folding;

@@ -1,0 +1,84 @@
+//! Letters that no head decides on: a start, which has none yet, and one that nobody is there to take.
+
+use everstep_protocol::{Failure, FailureKind};
+
+use super::{Batch, Existing, Start};
+use crate::{
+    effect::{Answer, Change, Decision},
+    letter::{Address, Letter, NewLetter, ParentRow, Said, conflict, failed, started},
+};
+
+impl Batch {
+    /// Whether a letter is still to be taken.
+    pub(super) fn is_there(&self, letter: &Letter) -> bool {
+        self.loaded.rows.letters.contains(&letter.number)
+    }
+
+    /// A letter goes back. Whoever takes the answer finds out whether anybody still waits for it.
+    pub(super) fn undelivered(&mut self, letter: &Letter, failure: &Failure) -> Answer {
+        if !self.is_there(letter) {
+            return Answer::Nothing;
+        }
+        self.letter_end(letter);
+        if letter.said.is_asked() {
+            let said = Said::Returned { outcome: failed(failure.clone()), over: true };
+            self.write_back(letter, said);
+        }
+        Answer::NotFound
+    }
+
+    /// The start of a child met somebody: with the same input the call waits for that one's end, which does not make it a child.
+    pub(super) fn met(&mut self, start: &Start, existing: Option<&Existing>, answer: &Answer) {
+        let Some(letter) = &start.letter else { return };
+        self.letter_end(letter);
+        let returned = |outcome| Said::Returned { outcome, over: true };
+        match (answer, existing) {
+            (Answer::Exists(_), Some(existing)) if !only_started(letter) => {
+                let to = Address::Instance(existing.uid);
+                self.fold.letter(NewLetter { to, caller: letter.caller, said: Said::Watch });
+            }
+            (Answer::Exists(_), _) => self.write_back(letter, returned(started(&start.name))),
+            _ => self.write_back(letter, returned(failed(conflict(&start.name)))),
+        }
+    }
+
+    fn letter_end(&mut self, letter: &Letter) {
+        self.loaded.rows.letters.remove(&letter.number);
+        self.fold.letter_end(letter.number);
+    }
+
+    fn write_back(&mut self, letter: &Letter, said: Said) {
+        let caller = letter.caller;
+        self.fold.letter(NewLetter { to: Address::Instance(caller.uid), caller, said });
+    }
+}
+
+/// A child has come to be: it knows its parent, and who waits for its end.
+pub(super) fn born(letter: &Letter, start: &Start, decision: &mut Decision) {
+    let Said::Start { child, parent } = &letter.said else { return };
+    let (caller, name, detached) = (letter.caller, parent.clone(), child.detached);
+    let mut links = 1;
+    decision.changes.push(Change::LetterEnd(letter.number));
+    decision.changes.push(Change::Parent(ParentRow { caller, name, detached }));
+    if child.only_started {
+        let (to, outcome) = (Address::Instance(caller.uid), started(&start.name));
+        let said = Said::Returned { outcome, over: false };
+        decision.changes.push(Change::Letter(NewLetter { to, caller, said }));
+    } else {
+        links += 1;
+        decision.changes.push(Change::Watcher(caller));
+    }
+    if let Some(head) = &mut decision.head {
+        head.links = links;
+    }
+}
+
+/// The failure of a start whose input is over the limit of this installation (rule P4).
+pub(super) fn too_large(bytes: u64, limit: u64) -> Failure {
+    let message = format!("the input is {bytes} bytes of JSON, the limit is {limit}; nothing was started");
+    Failure::new(FailureKind::TooLarge, message)
+}
+
+const fn only_started(letter: &Letter) -> bool {
+    matches!(&letter.said, Said::Start { child, .. } if child.only_started)
+}

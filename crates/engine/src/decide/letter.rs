@@ -1,0 +1,209 @@
+//! Letters: what an instance writes when it calls another one, and what it does with one that it gets (rules P36, W22).
+
+use everstep_protocol::{
+    CallKind, Failure, FailureKind,
+    journal::{Child, Entry, Fact, Other, Outcome, Returned, Sending, Wait},
+};
+
+use super::{Draft, cancel, control, event};
+use crate::{
+    effect::{Answer, Change},
+    head::Status,
+    letter::{
+        Address, CANCEL_WITHIN, Caller, Cascade, ChildRow, ENDED, EVENT_ID_TAKEN, Letter, MAILBOX_FULL,
+        NewLetter, Said, failed, named, outcome, refusal,
+    },
+    mailbox::{EventId, SentEvent},
+    rows::{WaitKind, WaitRow},
+};
+
+/// The application id of events that instances send.
+const APP_ID: &str = "everstep";
+
+/// Takes a letter. One that is not there any more was taken before.
+pub(super) fn take(draft: &mut Draft<'_>, letter: &Letter) -> Answer {
+    if !draft.context.rows.letters.contains(&letter.number) {
+        return Answer::Nothing;
+    }
+    draft.changes.push(Change::LetterEnd(letter.number));
+    let caller = letter.caller;
+    match &letter.said {
+        // It is for somebody who does not exist yet: see `Batch`.
+        Said::Start { .. } => Answer::Nothing,
+        Said::Watch => watch(draft, caller),
+        Said::Event(sent) => accept(draft, caller, sent),
+        Said::Returned { outcome, over } => returned(draft, caller, outcome, *over),
+        Said::Terminate { reason } => of_parent(draft, caller, |draft| {
+            control::end_now(draft, reason.clone());
+            Answer::Done
+        }),
+        Said::Cancel { reason, within } => {
+            of_parent(draft, caller, |draft| cancel::once(draft, reason.as_ref(), *within))
+        }
+    }
+}
+
+/// Somebody wants to know how this instance ends. One that has ended says so at once.
+fn watch(draft: &mut Draft<'_>, caller: Caller) -> Answer {
+    if !draft.head.status.is_ended() {
+        draft.link();
+        draft.changes.push(Change::Watcher(caller));
+        return Answer::Done;
+    }
+    let last = draft.context.rows.lasts.get(&draft.uid()).map(|entry| &entry.fact);
+    let outcome = match last {
+        Some(Fact::Ended(end)) => outcome(&draft.head, end),
+        _ => failed(refusal(ENDED, "the instance has ended, and how it did is not known".to_owned())),
+    };
+    draft.answer(caller, outcome, true);
+    Answer::Done
+}
+
+/// An event of another instance.
+fn accept(draft: &mut Draft<'_>, caller: Caller, sent: &SentEvent) -> Answer {
+    let (bytes, limit) = (sent.payload.len() as u64, draft.context.limits.event_bytes);
+    if bytes > limit {
+        let message = format!("the payload is {bytes} bytes of JSON, the limit is {limit}; it was not sent");
+        draft.answer(caller, failed(Failure::new(FailureKind::TooLarge, message)), false);
+        return Answer::Nothing;
+    }
+    let answer = event::accept(draft, sent);
+    let refused = |name: &str, message: String| failed(refusal(name, message));
+    let (id, workflow) = (&draft.head.id, &draft.head.workflow);
+    let outcome = match &answer {
+        Answer::Refused(status) => {
+            let status = status.word();
+            refused(
+                ENDED,
+                format!("instance {id} of workflow {workflow} is {status}; the event was not kept"),
+            )
+        }
+        Answer::EventIdTaken => refused(
+            EVENT_ID_TAKEN,
+            format!("an earlier run sent instance {id} of workflow {workflow} another event by this call"),
+        ),
+        Answer::MailboxFull => {
+            refused(MAILBOX_FULL, format!("instance {id} of workflow {workflow} has too many unread events"))
+        }
+        _ => Outcome::Succeeded(everstep_protocol::Payload::null()),
+    };
+    draft.answer(caller, outcome, false);
+    answer
+}
+
+/// What came of a call of this instance. It is late where the call is over, or was an earlier run's.
+fn returned(draft: &mut Draft<'_>, caller: Caller, outcome: &Outcome, over: bool) -> Answer {
+    if draft.head.run != caller.run {
+        return Answer::Nothing;
+    }
+    let wait = draft.context.rows.waits.get(&(draft.uid(), caller.call));
+    let Some(wait) = wait.filter(|wait| wait.kind == WaitKind::Instance) else { return Answer::Nothing };
+    let call = wait.call.clone();
+    draft.head.waits = draft.head.waits.saturating_sub(1);
+    draft.changes.push(Change::WaitEnd(caller.call));
+    if over && call.kind == CallKind::Child {
+        draft.changes.push(Change::ChildOver(caller.call));
+    }
+    draft.append(Fact::Returned(Returned { call, outcome: outcome.clone() }));
+    draft.wake();
+    Answer::Done
+}
+
+/// What a parent does to its child: only that very parent, and nothing to a child that is detached or has ended.
+fn of_parent<'a>(
+    draft: &mut Draft<'a>,
+    caller: Caller,
+    act: impl FnOnce(&mut Draft<'a>) -> Answer,
+) -> Answer {
+    let parent = draft.context.rows.parents.get(&draft.uid());
+    let is_theirs = parent.is_some_and(|parent| parent.caller == caller && !parent.detached);
+    if !is_theirs || draft.head.status.is_ended() {
+        return Answer::Nothing;
+    }
+    act(draft)
+}
+
+/// The wait of a call to another instance, as its entry opened it.
+pub(super) fn open(draft: &mut Draft<'_>, entry: &Entry) {
+    let Fact::Opened(opened) = &entry.fact else { return };
+    let namespace = draft.head.namespace.clone();
+    let (to, said) = match &opened.wait {
+        Wait::Sleep { .. } | Wait::Remote(_) | Wait::Event { .. } => return,
+        Wait::Child(child) => (child_of(child), draft.start(child)),
+        Wait::Instance(other) => (other.clone(), Said::Watch),
+        Wait::Send(sending) => (sending.to.clone(), Said::Event(draft.sent(opened.call.hash(), sending))),
+    };
+    let call = opened.call.hash();
+    let to = named(&namespace, &to);
+    if let Wait::Child(child) = &opened.wait {
+        draft.link();
+        let (run, name, detached) = (draft.head.run, to.clone(), child.detached);
+        draft.changes.push(Change::Child(ChildRow { call, run, name, detached }));
+    }
+    let caller = Caller { uid: draft.uid(), run: draft.head.run, call };
+    draft.changes.push(Change::Letter(NewLetter { to: Address::Name(to), caller, said }));
+    draft.open_wait(WaitRow {
+        call: opened.call.clone(),
+        kind: WaitKind::Instance,
+        since: entry.at,
+        due_at: None,
+        awaited: None,
+    });
+}
+
+fn child_of(child: &Child) -> Other {
+    Other { workflow: child.workflow.clone(), id: child.id.clone() }
+}
+
+impl Draft<'_> {
+    fn start(&self, child: &Child) -> Said {
+        let parent = Other { workflow: self.head.workflow.clone(), id: self.head.id.clone() };
+        Said::Start { child: child.clone(), parent }
+    }
+
+    /// The id of an event follows from its call, so that a run that begins again sends nothing twice, as with the keys of steps.
+    fn sent(&self, call: everstep_protocol::CallHash, sending: &Sending) -> SentEvent {
+        let call = u128::from_be_bytes(call.0);
+        let id = format!("{}-{}-{call:032x}", self.head.uid, self.head.generation);
+        SentEvent {
+            id: EventId { app_id: APP_ID.to_owned(), id },
+            kind: sending.kind.clone(),
+            key: sending.key.clone(),
+            payload: sending.payload.clone(),
+            fingerprint: sending.fingerprint,
+        }
+    }
+
+    fn answer(&mut self, caller: Caller, outcome: Outcome, over: bool) {
+        let (to, said) = (Address::Instance(caller.uid), Said::Returned { outcome, over });
+        self.changes.push(Change::Letter(NewLetter { to, caller, said }));
+    }
+
+    /// One more row ties it to another instance.
+    pub(super) fn link(&mut self) {
+        self.head.links = self.head.links.saturating_add(1);
+    }
+
+    /// The same letter to its attached children, or to that of one call.
+    pub(super) fn cascade(&mut self, call: Option<everstep_protocol::CallHash>, said: Said) {
+        if self.head.links > 0 {
+            let run = self.head.run;
+            self.changes.push(Change::Cascade(Cascade { run, call, said }));
+        }
+    }
+
+    /// The body has dropped the call of a child: nobody is left who wants its result.
+    pub(super) fn give_up(&mut self, call: &everstep_protocol::Call) {
+        if call.kind == CallKind::Child {
+            let reason = Some("its parent has dropped the call that started it".to_owned());
+            self.cascade(Some(call.hash()), Said::Cancel { reason, within: CANCEL_WITHIN });
+        }
+    }
+
+    /// It has ended: whoever waits for that is told.
+    pub(super) fn conclude(&mut self, end: &everstep_protocol::journal::End) {
+        if self.head.links > 0 && self.head.status != Status::Open {
+            self.changes.push(Change::Conclude(outcome(&self.head, end)));
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Children: instances that a workflow starts (rule P36).
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use everstep_protocol::{FailureKind, InstanceId, Payload, WorkflowName, child_id, journal::Other};
+use serde::de::DeserializeOwned;
+
+use super::{Instance, Pending};
+use crate::Error;
+use crate::host::{ChildSpec, Spec};
+
+/// A child: awaiting it starts another instance and gives its output, or the error that it ended with. From
+/// [`Workflow::child`](crate::Workflow::child).
+#[must_use = "a child is not started until this is awaited"]
+pub struct ChildCall<Out> {
+    pending: Pending,
+    child: Option<ChildSpec>,
+    output: PhantomData<fn() -> Out>,
+}
+
+/// A child that is only started: awaiting it gives a handle on it. From [`ChildCall::start`].
+#[must_use = "a child is not started until this is awaited"]
+pub struct Starting(ChildCall<Other>);
+
+impl<Out> ChildCall<Out> {
+    pub(crate) fn new(mut pending: Pending, workflow: &str, input: Option<Payload>) -> Self {
+        let workflow =
+            WorkflowName::new(workflow).map_err(|error| pending.refuse(FailureKind::Invalid, error)).ok();
+        let info = &pending.shared().info;
+        let id = pending.call().map(|call| child_id(info.uid, info.run, info.generation, call.hash()));
+        let child = match (workflow, id, input) {
+            (Some(workflow), Some(id), Some(input)) => {
+                Some(ChildSpec { workflow, id, input, detached: false, only_started: false })
+            }
+            _ => None,
+        };
+        Self { pending, child, output: PhantomData }
+    }
+
+    /// The child's id, 1 to 100 of letters, digits, `_`, `-`, `.` and `:`. Without it the id follows from the call, so that a run
+    /// that begins again has children of its own.
+    ///
+    /// An instance of that id and the same input is met as it is, whoever started it: the call gets its result, and it does not
+    /// become a child. With another input the call fails with an error whose name is `InstanceConflict`.
+    pub fn id(mut self, id: impl AsRef<str>) -> Self {
+        match (InstanceId::new(id), &mut self.child) {
+            (Ok(id), Some(child)) => child.id = id,
+            (Ok(_), None) => {}
+            (Err(error), _) => self.pending.refuse(FailureKind::Invalid, error),
+        }
+        self
+    }
+
+    /// What ends, cancels or restarts this instance leaves the child alone, and so does dropping the call.
+    pub fn detached(mut self) -> Self {
+        if let Some(child) = &mut self.child {
+            child.detached = true;
+        }
+        self
+    }
+
+    /// Awaits only that the child exists, and gives a handle on it. It goes on by itself: whoever wants its result awaits
+    /// [`Instance::result`].
+    pub fn start(mut self) -> Starting {
+        if let Some(child) = &mut self.child {
+            child.only_started = true;
+        }
+        Starting(ChildCall { pending: self.pending, child: self.child, output: PhantomData })
+    }
+}
+
+impl<Out: DeserializeOwned> Future for ChildCall<Out> {
+    type Output = Result<Out, Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { pending, child, .. } = self.get_mut();
+        let outcome =
+            ready!(pending.poll(context, || {
+                Spec::Child(child.take().expect("a call without a child was refused"))
+            }));
+        pending.decode(outcome)
+    }
+}
+
+impl Future for Starting {
+    type Output = Result<Instance, Error>;
+
+    /// The handle is made of what was recorded: a run that keeps the record keeps the child, whatever its own would be.
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let starting = &mut self.get_mut().0;
+        let started = ready!(Pin::new(&mut *starting).poll(context));
+        Poll::Ready(started.map(|other| Instance::started(starting.pending.shared(), other)))
+    }
+}
+
+impl<Out> fmt::Debug for ChildCall<Out> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ChildCall").field(&self.pending).finish()
+    }
+}
+
+impl fmt::Debug for Starting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Starting").field(&self.0.pending).finish()
+    }
+}

@@ -1,0 +1,171 @@
+//! Calls of other instances, as a worker replays and reports them (rule P36): children, ends, events. Not: what the others do.
+
+use everstep_engine::letter::{Said, failed, refusal};
+use everstep_protocol::{
+    Failure, FailureKind, Payload,
+    journal::{Fact, Outcome, ParkCode},
+};
+use everstep_sdk::{Error, Registry, Step, Workflow};
+use everstep_worker::hosted::Finish;
+
+use crate::rig::Rig;
+
+fn gave(text: &str) -> Outcome {
+    Outcome::Succeeded(Payload::from_text(text).unwrap())
+}
+
+/// Waits for a child, then for another instance, and sends it what both gave.
+fn family() -> Registry {
+    Registry::new().workflow_fn("w", |cx: Workflow, (): ()| async move {
+        let child: u64 = cx.child("pack", "packing", "socks").await?;
+        let other = cx.instance("shop", "o-1");
+        let result: u64 = other.result().await?;
+        other.send("packed", child + result).key("k").await?;
+        let started = cx.child::<()>("report", "reports", ()).id("r-1").detached().start().await?;
+        Ok::<_, Error>((child, result, format!("{}/{}", started.workflow(), started.id())))
+    })
+}
+
+/// Runs until nothing goes on, then has the last call answered.
+fn answered(rig: &mut Rig, outcome: Outcome) {
+    rig.run();
+    let said = rig.co.answer(rig.uid, outcome);
+    rig.inbox.extend(said.into_iter().map(|(_, item)| item));
+}
+
+#[test]
+fn p36_calls_of_others_suspend_and_replay() {
+    let mut rig = Rig::new(family());
+    for outcome in [gave("3"), gave("4"), gave("null"), gave(r#"{"workflow":"reports","id":"r-1"}"#)] {
+        answered(&mut rig, outcome);
+        assert_eq!(rig.finished.last(), Some(&Finish::Suspended), "it holds no slot while it waits");
+    }
+    assert_eq!(rig.output::<(u64, u64, String)>(), (3, 4, "reports/r-1".to_owned()));
+    let said: Vec<_> = rig.co.mail.iter().map(|letter| letter.said.clone()).collect();
+    let Said::Start { child, parent } = &said[0] else { panic!("{said:?}") };
+    assert_eq!((child.workflow.as_str(), child.input.as_str()), ("packing", r#""socks""#));
+    assert!(!child.detached && !child.only_started, "awaited children are attached");
+    assert_eq!(parent.workflow.as_str(), "w");
+    assert_eq!(said[1], Said::Watch);
+    let Said::Event(event) = &said[2] else { panic!("{said:?}") };
+    assert_eq!((event.kind.as_str(), event.payload.as_str()), ("packed", "7"));
+    assert_eq!(event.key, Some("k".parse().unwrap()));
+    let Said::Start { child, .. } = &said[3] else { panic!("{said:?}") };
+    assert!(child.detached && child.only_started && child.id.as_str() == "r-1");
+}
+
+/// An id follows from the call, so that each of several calls of a name has a child of its own.
+#[test]
+fn p36_each_call_has_a_child_of_its_own() {
+    let mut rig = Rig::new(Registry::new().workflow_fn("w", |cx: Workflow, (): ()| async move {
+        let (one, other) = futures::join!(cx.child::<u64>("c", "x", 1), cx.child::<u64>("c", "x", 1));
+        Ok::<_, Error>(one? + other?)
+    }));
+    rig.run();
+    let ids: Vec<_> = rig
+        .co
+        .mail
+        .iter()
+        .filter_map(|letter| match &letter.said {
+            Said::Start { child, .. } => Some(child.id.clone()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(ids.len(), 2);
+    assert_ne!(ids[0], ids[1]);
+}
+
+#[test]
+fn p36_the_failure_of_another_is_caught_as_it_is() {
+    let mut rig = Rig::new(Registry::new().workflow_fn("w", |cx: Workflow, (): ()| async move {
+        let declined = cx.child::<()>("c", "x", ()).await.unwrap_err();
+        let gone = cx.instance("x", "o").result::<()>().await.unwrap_err();
+        Ok::<_, Error>((declined.name().to_owned(), declined.data::<u64>(), gone.name().to_owned()))
+    }));
+    let declined = Failure {
+        name: "CardDeclined".to_owned(),
+        data: Some(Payload::from_text("51").unwrap()),
+        ..Failure::new(FailureKind::Error, "no")
+    };
+    answered(&mut rig, failed(declined));
+    answered(&mut rig, failed(refusal("InstanceNotFound", "nobody".to_owned())));
+    let expected = ("CardDeclined".to_owned(), Some(51), "InstanceNotFound".to_owned());
+    assert_eq!(rig.output::<(String, Option<u64>, String)>(), expected);
+}
+
+/// Calls that cannot begin fail at once, and nothing is written for them.
+#[test]
+fn p36_a_call_that_is_not_valid_fails_where_it_is_made() {
+    let mut rig = Rig::new(Registry::new().workflow_fn("w", |cx: Workflow, (): ()| async move {
+        let me = cx.instance_id().to_owned();
+        let errors = [
+            cx.child::<()>("c", "No Name", ()).await.unwrap_err(),
+            cx.child::<()>("c", "x", ()).id("no id").await.unwrap_err(),
+            cx.child::<()>("c", "x", f64::NAN).await.unwrap_err(),
+            cx.child::<()>("c", "x", "x".repeat(2 << 20)).await.unwrap_err(),
+            cx.instance("x", "no id").result::<()>().await.unwrap_err(),
+            cx.instance("w", &me).result::<()>().await.unwrap_err(),
+            cx.instance("x", "o").send("", ()).await.unwrap_err(),
+            cx.instance("x", "o").send("a", ()).key("").await.unwrap_err(),
+            cx.instance("x", "o").send("a", "x".repeat(2 << 20)).await.unwrap_err(),
+        ];
+        Ok::<_, Error>(errors.map(|error| format!("{:?}", error.kind())).to_vec())
+    }));
+    let kinds = rig.output::<Vec<String>>();
+    let expected = [
+        "Invalid",
+        "Invalid",
+        "Unserialisable",
+        "TooLarge",
+        "Invalid",
+        "Invalid",
+        "Invalid",
+        "Invalid",
+        "TooLarge",
+    ];
+    assert_eq!(kinds, expected);
+    assert!(rig.co.mail.is_empty());
+}
+
+/// The loser of a race: its wait is closed, and what comes late is skipped in every replay.
+#[test]
+fn p36_a_dropped_call_is_closed() {
+    let mut rig = Rig::new(Registry::new().workflow_fn("w", |cx: Workflow, (): ()| async move {
+        let step = async |_: Step, (): ()| Ok::<_, Error>("stepped".to_owned());
+        let first = tokio::select! {
+            child = cx.child::<String>("c", "x", ()) => child?,
+            slept = cx.sleep("nap", "1s") => { slept?; "slept".to_owned() }
+        };
+        let then: String = cx.step("s", (), step).await?;
+        cx.sleep("again", "1s").await?;
+        Ok::<_, Error>((first, then))
+    }));
+    assert_eq!(rig.output::<(String, String)>(), ("slept".to_owned(), "stepped".to_owned()));
+    let words: Vec<_> = rig.co.journal[&rig.uid].iter().map(|entry| entry.fact.word()).collect();
+    assert!(words.contains(&"closed"), "{words:?}");
+}
+
+/// Another workflow under the same name would be another child: the journal tells.
+#[test]
+fn p36_another_input_under_the_same_build_is_a_mismatch() {
+    let with = |input: u64| {
+        Registry::new().workflow_fn("w", move |cx: Workflow, (): ()| async move {
+            cx.child::<u64>("c", "x", input).await
+        })
+    };
+    let mut rig = Rig::new(with(1));
+    answered(&mut rig, gave("3"));
+    rig.registry = with(2);
+    rig.run();
+    let parked = rig.co.journal[&rig.uid].iter().find_map(|entry| match &entry.fact {
+        Fact::Parked(parked) => Some(parked.clone()),
+        _ => None,
+    });
+    assert_eq!(parked.map(|parked| parked.code), Some(ParkCode::JournalMismatch));
+    // Under another build what is recorded counts.
+    let mut rig = Rig::new(with(1));
+    answered(&mut rig, gave("3"));
+    rig.registry = with(2);
+    rig.build = "b2".parse().unwrap();
+    assert_eq!(rig.output::<u64>(), 3);
+}
