@@ -58,11 +58,27 @@ impl Backend {
             Kind::Fleet => Ok(Self::Fleet(Box::new(Fleet::start().await?))),
             Kind::Embedded => {
                 let dir = tempfile::tempdir()?;
-                let everstep =
-                    Embedded::open(dir.path().join("bench.db")).registry(registry()).start().await?;
+                let everstep = embedded(&dir).await?;
                 Ok(Self::Embedded { everstep: Some(everstep), dir })
             }
         }
+    }
+
+    /// Kills the worker and starts another; embedded, everything is stopped and opened again.
+    pub(crate) async fn replace_worker(&mut self) -> Result<()> {
+        match self {
+            Self::Fleet(fleet) => {
+                fleet.worker.kill()?;
+                fleet.worker = worker(&fleet.installation)?;
+            }
+            Self::Embedded { everstep, dir } => {
+                if let Some(everstep) = everstep.take() {
+                    everstep.stop().await?;
+                }
+                *everstep = Some(embedded(dir).await?);
+            }
+        }
+        Ok(())
     }
 
     /// The producer's way in.
@@ -132,9 +148,7 @@ impl Fleet {
             Command::new(&program).args(["coordinator", &installation.postgres, &installation.amqp]),
         )?;
         expect_ready(&mut coordinator)?;
-        let mut worker =
-            Process::spawn("worker", Command::new(&program).args(["worker", &installation.amqp]))?;
-        expect_ready(&mut worker)?;
+        let worker = worker(&installation)?;
         let broker = AmqpBroker::connect(AmqpSettings::new(installation.amqp.clone(), "bench producer"));
         let up = tokio::time::timeout(Duration::from_secs(10), async {
             broker.health().wait_for(Health::is_up).await.map(|_| ())
@@ -171,6 +185,17 @@ impl Fleet {
         let messages = line.strip_prefix("messages ").and_then(|text| text.parse().ok());
         messages.with_context(|| format!("the coordinator said {line:?}"))
     }
+}
+
+async fn embedded(dir: &tempfile::TempDir) -> Result<Embedded> {
+    Ok(Embedded::open(dir.path().join("bench.db")).registry(registry()).start().await?)
+}
+
+fn worker(installation: &Installation) -> Result<Process> {
+    let program = std::env::current_exe()?;
+    let mut worker = Process::spawn("worker", Command::new(program).args(["worker", &installation.amqp]))?;
+    expect_ready(&mut worker)?;
+    Ok(worker)
 }
 
 fn expect_ready(process: &mut Process) -> Result<()> {

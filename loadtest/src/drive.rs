@@ -113,32 +113,13 @@ impl Producer {
             if count > 0 {
                 let now = Instant::now();
                 started.extend((next..next + count).map(|number| (format!("{prefix}-{number}"), now)));
-                self.publish((next..next + count).map(|number| self.start(prefix, number)).collect()).await?;
+                let messages = (next..next + count).map(|number| self.start(prefix, number)).collect();
+                publish(&*self.broker, messages).await?;
                 next += count;
             }
             self.gather(&mut started, &mut latencies).await?;
         }
         Ok(latencies)
-    }
-
-    /// Publishes until every message is confirmed: before the coordinator has declared its queues, nothing takes them.
-    async fn publish(&self, mut messages: Vec<Outgoing>) -> Result<()> {
-        let began = Instant::now();
-        while !messages.is_empty() {
-            let confirmations = self.broker.send_confirmed(messages.clone(), true).await?;
-            let left = messages.into_iter().zip(confirmations);
-            messages = left
-                .filter(|(_, confirmation)| *confirmation != Confirmation::Confirmed)
-                .map(|(message, _)| message)
-                .collect();
-            if began.elapsed() > PATIENCE {
-                bail!("{} start messages were not confirmed", messages.len());
-            }
-            if !messages.is_empty() {
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-        }
-        Ok(())
     }
 
     fn start(&self, prefix: &str, number: usize) -> Outgoing {
@@ -176,6 +157,26 @@ impl Producer {
         }
         Ok(())
     }
+}
+
+/// Publishes until every message is confirmed: before the coordinator has declared its queues, nothing takes them.
+pub(crate) async fn publish(broker: &dyn Broker, mut messages: Vec<Outgoing>) -> Result<()> {
+    let began = Instant::now();
+    while !messages.is_empty() {
+        let confirmations = broker.send_confirmed(messages.clone(), true).await?;
+        let left = messages.into_iter().zip(confirmations);
+        messages = left
+            .filter(|(_, confirmation)| *confirmation != Confirmation::Confirmed)
+            .map(|(message, _)| message)
+            .collect();
+        if began.elapsed() > PATIENCE {
+            bail!("{} messages were not confirmed", messages.len());
+        }
+        if !messages.is_empty() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+    Ok(())
 }
 
 /// Milliseconds from due to the entry of the wake, of every instance.

@@ -6,6 +6,7 @@
 mod backend;
 mod drive;
 mod floor;
+mod long;
 mod report;
 mod role;
 mod workload;
@@ -38,6 +39,10 @@ struct Arguments {
     /// Instead of workloads: what the messages and commits of `seq5-one` cost on this machine without the engine.
     #[arg(long)]
     floor: bool,
+    /// Instead of workloads: one instance of 10,000 steps, or of `--instances` steps: what each costs at the beginning and at the
+    /// end, and how soon it goes on after its worker was killed.
+    #[arg(long, conflicts_with = "floor")]
+    long: bool,
     #[command(subcommand)]
     role: Option<role::Role>,
 }
@@ -67,6 +72,12 @@ async fn measure(arguments: Arguments) -> anyhow::Result<()> {
     let kinds = arguments.backend.map_or_else(|| backend::Kind::ALL.to_vec(), |kind| vec![kind]);
     let workloads = if arguments.workloads.is_empty() { Workload::ALL.to_vec() } else { arguments.workloads };
     for kind in kinds {
+        if arguments.long {
+            for _ in 0..arguments.repeat {
+                println!("{}", serde_json::to_string(&long::measure(kind, arguments.instances).await?)?);
+            }
+            continue;
+        }
         for workload in &workloads {
             for shape in workload.shapes(arguments.instances, arguments.in_flight) {
                 for _ in 0..arguments.repeat {

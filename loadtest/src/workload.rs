@@ -4,6 +4,8 @@ use clap::ValueEnum;
 use everstep::{Error, Registry, Step, Workflow};
 use futures::future::join_all;
 
+use crate::long::long;
+
 /// 100 bytes of JSON, quotes included.
 const RESULT: &str =
     "abcdefghijklmnopqrstuvwxyz0123456789abcdefghijklmnopqrstuvwxyz0123456789abcdefghijklmnopqrstuvwxyz";
@@ -71,10 +73,10 @@ impl Workload {
 
 /// What the worker serves.
 pub(crate) fn registry() -> Registry {
-    Registry::new().workflow(seq5).workflow(sleep30).workflow(fan500)
+    Registry::new().workflow(seq5).workflow(sleep30).workflow(fan500).workflow(long)
 }
 
-async fn noop(_step: Step, _input: u32) -> Result<String, Error> {
+pub(crate) async fn noop(_step: Step, _input: u32) -> Result<String, Error> {
     Ok(RESULT.to_owned())
 }
 

@@ -24,6 +24,22 @@ fn failure(outcome: &Outcome) -> &everstep_protocol::Failure {
     }
 }
 
+/// A step that never ends, whose loss the body catches.
+fn deadly(log: &Log, retry: fn() -> Retry) -> Registry {
+    let log = log.clone();
+    Registry::new().workflow_fn("deadly", move |cx: Workflow, (): ()| {
+        let log = log.clone();
+        async move {
+            let step = cx.step("kill", (), move |_: Step, (): ()| {
+                log.push("kill");
+                std::future::pending::<Result<(), Error>>()
+            });
+            let error = step.retry(retry()).await.expect_err("it was lost");
+            Ok::<_, Error>(error.is_worker_lost())
+        }
+    })
+}
+
 on_both! {
     async fn p10_a_limit_of_n_is_n_plus_one_attempts_and_the_record_shows_the_policy(setup) {
         let log = Log::new();
@@ -199,56 +215,30 @@ on_both! {
     }
 
     async fn p15_a_loss_with_no_retry_left_is_a_failure_that_can_be_caught(setup) {
-        fn registry(log: &Log) -> Registry {
-            let log = log.clone();
-            Registry::new().workflow_fn("once", move |cx: Workflow, (): ()| {
-                let log = log.clone();
-                async move {
-                    let step = cx.step("work", (), move |_: Step, (): ()| {
-                        log.push("work");
-                        std::future::pending::<Result<(), Error>>()
-                    });
-                    let error = step.retry(Retry::none()).await.expect_err("it was lost");
-                    Ok::<_, Error>(error.is_worker_lost())
-                }
-            })
-        }
         let log = Log::new();
-        let mut world = setup.serve(registry(&log)).await;
-        world.begin("once", "one", &()).await;
-        log.reached("work", 1).await;
+        let registry = deadly(&log, Retry::none);
+        let mut world = setup.serve(registry.clone()).await;
+        world.begin("deadly", "one", &()).await;
+        log.reached("kill", 1).await;
         world.crash_worker(0).await;
-        world.add_worker(registry(&log)).await;
-        assert!(world.end("once", "one").await.output::<bool>());
-        assert_eq!(log.count("work"), 1);
+        world.add_worker(registry).await;
+        assert!(world.end("deadly", "one").await.output::<bool>());
+        assert_eq!(log.count("kill"), 1);
     }
 
     /// The deaths are more than the coordinator takes in a row, and each uses up an attempt.
     async fn w11_a_step_that_kills_its_workers_uses_up_its_attempts_and_can_be_caught(setup) {
-        fn registry(log: &Log) -> Registry {
-            let log = log.clone();
-            Registry::new().workflow_fn("deadly", move |cx: Workflow, (): ()| {
-                let log = log.clone();
-                async move {
-                    let step = cx.step("kill", (), move |_: Step, (): ()| {
-                        log.push("kill");
-                        std::future::pending::<Result<(), Error>>()
-                    });
-                    let error = step.retry(Retry::constant("5ms").limit(3)).await.expect_err("it was lost");
-                    Ok::<_, Error>(error.is_worker_lost())
-                }
-            })
-        }
         let log = Log::new();
+        let registry = deadly(&log, || Retry::constant("5ms").limit(3));
         let setup = setup.coordinator(|settings| settings.deaths_max = 2);
         let mut world = setup.start().await;
         world.begin("deadly", "one", &()).await;
         for death in 1..=4 {
-            let worker = world.add_worker(registry(&log)).await;
+            let worker = world.add_worker(registry.clone()).await;
             log.reached("kill", death).await;
             world.crash_worker(worker).await;
         }
-        world.add_worker(registry(&log)).await;
+        world.add_worker(registry).await;
         assert!(world.end("deadly", "one").await.output::<bool>(), "{}", world.report("deadly", "one").await);
         assert_eq!((log.count("kill"), world.attempts("deadly", "one").await.len()), (4, 4));
     }
@@ -299,7 +289,7 @@ on_both! {
         let mut world = setup.start().await;
         world.begin("deadly", "one", &()).await;
         for death in 1..=3 {
-            let worker = world.add_worker(registry(&log)).await;
+            let worker = world.add_worker(registry.clone()).await;
             log.reached("kill", death).await;
             world.crash_worker(worker).await;
         }

@@ -112,6 +112,18 @@ fn rng() -> StdRng {
     StdRng::seed_from_u64(seed)
 }
 
+/// Until some of the work of 100 instances is done, or all of it.
+async fn some_progress(world: &World, log: &Log, rng: &mut StdRng) {
+    let target = (log.lines().len() + rng.random_range(10..60)).min(390);
+    within("progress", DEADLINE, async {
+        tokio::select! {
+            () = log.grown(target) => {}
+            () = world.ends().count(100) => {}
+        }
+    })
+    .await;
+}
+
 on_both! {
     async fn w36_two_hundred_instances_under_random_deaths_of_workers(setup) {
         let (log, mut rng) = (Log::new(), rng());
@@ -173,13 +185,7 @@ on_both! {
         world.add_worker(busy(&log)).await;
         load(&world, 100).await;
         for _ in 0..4 {
-            let target = (log.lines().len() + rng.random_range(10..60)).min(390);
-            within("progress", DEADLINE, async {
-                tokio::select! {
-                    () = log.grown(target) => {}
-                    () = world.ends().count(100) => {}
-                }
-            }).await;
+            some_progress(&world, &log, &mut rng).await;
             world.every_way(everstep_system_tests::Way::Cut);
             tokio::time::sleep(Duration::from_millis(rng.random_range(50..1_500))).await;
             world.every_way(everstep_system_tests::Way::Open);
@@ -193,13 +199,7 @@ on_both! {
         world.add_worker(busy(&log)).await;
         load(&world, 100).await;
         for number in 0..4 {
-            let target = (log.lines().len() + rng.random_range(10..60)).min(390);
-            within("progress", DEADLINE, async {
-                tokio::select! {
-                    () = log.grown(target) => {}
-                    () = world.ends().count(100) => {}
-                }
-            }).await;
+            some_progress(&world, &log, &mut rng).await;
             world.crash_coordinator(number).await;
             world.add_coordinator().await;
         }

@@ -104,9 +104,7 @@ fn race() -> Registry {
 
 #[test]
 fn p22_the_loser_of_a_race_gives_its_event_back() {
-    let mut rig = Rig::new(race());
-    rig.claim();
-    rig.exchange();
+    let mut rig = Rig::held(race());
     // The sleep ends, and before the worker knows, the event goes to the wait that has lost.
     rig.wait();
     rig.event("1", "n", "7");
@@ -121,9 +119,7 @@ fn p22_the_loser_of_a_race_gives_its_event_back() {
 
 #[test]
 fn p22_the_same_after_a_crash_between_delivery_and_close() {
-    let mut rig = Rig::new(race());
-    rig.claim();
-    rig.exchange();
+    let mut rig = Rig::held(race());
     rig.wait();
     rig.event("1", "n", "7");
     rig.claim();
@@ -166,9 +162,7 @@ fn w36_a_fold_closes_what_its_result_made_lose() {
         }
         cx.event::<u64>("n").await
     });
-    let mut rig = Rig::new(registry);
-    rig.claim();
-    rig.exchange();
+    let mut rig = Rig::held(registry);
     rig.attempt();
     rig.turn();
     match rig.out.back() {
@@ -195,9 +189,7 @@ fn p22_an_event_that_was_never_looked_at_returns() {
         }
         cx.event::<u64>("n").timeout("1 min").await
     });
-    let mut rig = Rig::new(registry);
-    rig.claim();
-    rig.exchange();
+    let mut rig = Rig::held(registry);
     rig.event("1", "n", "7");
     assert_eq!(rig.output::<u64>(), 7);
     let words = rig.words();
@@ -209,9 +201,7 @@ fn p22_an_event_that_was_never_looked_at_returns() {
 
 #[test]
 fn p41_a_closed_wait_that_the_code_now_keeps_parks() {
-    let mut rig = Rig::new(race());
-    rig.claim();
-    rig.exchange();
+    let mut rig = Rig::held(race());
     rig.wait();
     for _ in 0..3 {
         rig.claim();

@@ -40,9 +40,7 @@ fn w36_a_sequence_of_five_is_five_reports() {
 
 #[test]
 fn w36_nothing_begins_before_the_acknowledgement() {
-    let mut rig = Rig::new(seq(2));
-    rig.claim();
-    rig.exchange();
+    let mut rig = Rig::held(seq(2));
     rig.attempt();
     rig.turn();
     assert!(report(&rig.out[0]).folded);
@@ -57,9 +55,7 @@ fn w36_nothing_begins_before_the_acknowledgement() {
 
 #[test]
 fn w36_the_last_report_carries_the_end() {
-    let mut rig = Rig::new(seq(1));
-    rig.claim();
-    rig.exchange();
+    let mut rig = Rig::held(seq(1));
     rig.attempt();
     rig.turn();
     let last = report(&rig.out[0]);
@@ -101,9 +97,7 @@ fn joined(log: &Log) -> Registry {
 #[test]
 fn w36_a_refused_fold_keeps_the_result_and_replays_the_body() {
     let log = Log::default();
-    let mut rig = Rig::new(joined(&log));
-    rig.claim();
-    rig.exchange();
+    let mut rig = Rig::held(joined(&log));
     rig.attempt();
     rig.turn();
     assert!(report(&rig.out[0]).folded);
@@ -163,9 +157,7 @@ fn w36_the_bodys_time_is_the_same_folded_and_replayed() {
 
 #[test]
 fn w36_a_fold_whose_answer_was_lost_is_read_from_the_journal() {
-    let mut rig = Rig::new(seq(3));
-    rig.claim();
-    rig.exchange();
+    let mut rig = Rig::held(seq(3));
     rig.attempt();
     rig.turn();
     rig.flush();

@@ -232,9 +232,7 @@ fn p08_attempts_without_an_outcome_and_another_input_are_parked() {
 
 #[test]
 fn p08_the_first_attempt_pins_key_and_policy() {
-    let mut rig = Rig::new(one("a", 1, true));
-    rig.claim();
-    rig.exchange();
+    let mut rig = Rig::held(one("a", 1, true));
     let first = rig.orders[0].info.clone();
     rig.attempt();
     rig.exchange();

@@ -28,9 +28,7 @@ fn fan(width: u64, log: &Log) -> Registry {
 #[test]
 fn w07_a_lost_report_is_sent_again_after_a_second() {
     let log = Log::default();
-    let mut rig = Rig::new(fan(1, &log));
-    rig.claim();
-    rig.exchange();
+    let mut rig = Rig::held(fan(1, &log));
     rig.attempt();
     rig.turn();
     rig.out.clear();
@@ -52,9 +50,7 @@ fn w07_a_lost_report_is_sent_again_after_a_second() {
 #[test]
 fn w07_a_report_taken_twice_is_one_entry() {
     let log = Log::default();
-    let mut rig = Rig::new(fan(2, &log));
-    rig.claim();
-    rig.exchange();
+    let mut rig = Rig::held(fan(2, &log));
     rig.attempt();
     rig.turn();
     let report = rig.out[0].clone();
@@ -68,9 +64,7 @@ fn w07_a_report_taken_twice_is_one_entry() {
 #[test]
 fn w07_an_end_whose_answer_was_lost_is_answered_by_a_fence() {
     let log = Log::default();
-    let mut rig = Rig::new(fan(0, &log));
-    rig.claim();
-    rig.exchange();
+    let mut rig = Rig::held(fan(0, &log));
     rig.attempt();
     rig.turn();
     rig.flush();
@@ -85,9 +79,7 @@ fn w07_an_end_whose_answer_was_lost_is_answered_by_a_fence() {
 #[test]
 fn w01_reports_that_overtake_each_other_are_taken_in_order() {
     let log = Log::default();
-    let mut rig = Rig::new(fan(3, &log));
-    rig.claim();
-    rig.exchange();
+    let mut rig = Rig::held(fan(3, &log));
     for _ in 0..3 {
         rig.attempt();
         rig.turn();
@@ -140,9 +132,7 @@ fn w06_a_heartbeat_says_what_has_come_and_what_was_answered() {
 #[test]
 fn w01_acks_that_overtake_each_other_are_fed_by_position() {
     let log = Log::default();
-    let mut rig = Rig::new(fan(3, &log));
-    rig.claim();
-    rig.exchange();
+    let mut rig = Rig::held(fan(3, &log));
     for _ in 0..3 {
         rig.attempt();
         rig.turn();
@@ -196,9 +186,7 @@ fn w07_a_grant_repeated_is_no_second_body() {
 #[test]
 fn w02_a_newer_epoch_takes_over_and_the_older_is_refused() {
     let log = Log::default();
-    let mut rig = Rig::new(fan(1, &log));
-    rig.claim();
-    rig.exchange();
+    let mut rig = Rig::held(fan(1, &log));
     let order = rig.orders.pop_front().unwrap();
     let (mut old, session) = (rig.hosted.take(), rig.session);
     rig.crash(false);
@@ -219,9 +207,7 @@ fn w02_a_newer_epoch_takes_over_and_the_older_is_refused() {
 #[test]
 fn w14_a_stop_gives_back_what_does_not_run() {
     let log = Log::default();
-    let mut rig = Rig::new(fan(2, &log));
-    rig.claim();
-    rig.exchange();
+    let mut rig = Rig::held(fan(2, &log));
     let hosted = rig.hosted.as_mut().unwrap();
     hosted.stop();
     let queued = rig.orders.pop_back().unwrap();
@@ -242,9 +228,7 @@ fn w14_a_stop_suspends_what_only_waits() {
         cx.sleep("short", "50ms").await?;
         Ok::<_, Error>(())
     });
-    let mut rig = Rig::new(registry);
-    rig.claim();
-    rig.exchange();
+    let mut rig = Rig::held(registry);
     rig.hosted.as_mut().unwrap().stop();
     rig.exchange();
     assert_eq!(rig.finished, [Finish::Suspended]);
@@ -270,9 +254,7 @@ fn w29_throwing_a_body_away_means_nothing() {
 #[test]
 fn absurd_positions_are_no_panic() {
     let log = Log::default();
-    let mut rig = Rig::new(fan(2, &log));
-    rig.claim();
-    rig.exchange();
+    let mut rig = Rig::held(fan(2, &log));
     rig.attempt();
     rig.turn();
     rig.flush();

@@ -3,7 +3,7 @@
 use everstep_protocol::{Position, journal::Fact};
 use everstep_sdk::{Either, Error, Registry, Retry, Step, Workflow};
 
-use crate::rig::{Log, Rig};
+use crate::rig::{Log, Rig, crash_at_any_move};
 
 /// Three steps at once, then a step whose input is the order in which they came back.
 fn three(log: &Log) -> Registry {
@@ -79,24 +79,7 @@ fn p07_a_crash_at_any_move_changes_nothing() {
             Ok::<_, Error>(first + left + right)
         })
     }
-    let mut moves = 0;
-    let mut rig = Rig::new(registry());
-    while rig.move_on() {
-        moves += 1;
-    }
-    assert!(moves > 8, "{moves}");
-    for crash_after in 0..=moves {
-        for counts in [false, true] {
-            let mut rig = Rig::new(registry());
-            for _ in 0..crash_after {
-                rig.move_on();
-            }
-            if rig.co.end(rig.uid).is_none() {
-                rig.crash(counts);
-            }
-            assert_eq!(rig.output::<u32>(), 22, "crash after {crash_after}");
-        }
-    }
+    crash_at_any_move(registry, &22u32);
 }
 
 /// The helpers of the context, each with something that would differ if replay took another course.
@@ -118,25 +101,7 @@ fn p07_bounded_fan_outs_and_races_survive_a_crash_at_any_move() {
             Ok::<_, Error>((sum(each)?, place, won?, asked, sum(joined)?))
         })
     }
-    let mut moves = 0;
-    let mut rig = Rig::new(registry());
-    while rig.move_on() {
-        moves += 1;
-    }
-    assert!(moves > 8, "{moves}");
-    for crash_after in 0..=moves {
-        for counts in [false, true] {
-            let mut rig = Rig::new(registry());
-            for _ in 0..crash_after {
-                rig.move_on();
-            }
-            if rig.co.end(rig.uid).is_none() {
-                rig.crash(counts);
-            }
-            let came: (u64, usize, u64, u64, u64) = rig.output();
-            assert_eq!(came, (15, 0, 0, 7, 3), "crash after {crash_after}: {:?}", rig.words());
-        }
-    }
+    crash_at_any_move(registry, &(15u64, 0usize, 0u64, 7u64, 3u64));
 }
 
 #[test]
@@ -162,9 +127,7 @@ fn p07_the_loser_of_a_race_is_cancelled_and_its_outcome_ignored() {
             }
         })
     };
-    let mut rig = Rig::new(registry);
-    rig.claim();
-    rig.exchange();
+    let mut rig = Rig::held(registry);
     let slow = rig.orders.pop_front().unwrap();
     rig.attempt();
     rig.exchange();
@@ -182,9 +145,7 @@ fn p07_a_late_outcome_that_was_recorded_before_the_drop_is_skipped() {
         futures::future::select(run("one"), run("two")).await.factor_first().0?;
         cx.sleep("after", "1h").await
     });
-    let mut rig = Rig::new(registry);
-    rig.claim();
-    rig.exchange();
+    let mut rig = Rig::held(registry);
     rig.attempt();
     rig.turn();
     rig.attempt();
@@ -215,9 +176,7 @@ fn p07_a_fan_out_of_thousands() {
         let steps = (0..3000u64).map(|at| cx.step("part", at, async |_: Step, at: u64| Ok::<_, Error>(at)));
         Ok::<_, Error>(futures::future::try_join_all(steps).await?.iter().sum::<u64>())
     });
-    let mut rig = Rig::new(registry);
-    rig.claim();
-    rig.exchange();
+    let mut rig = Rig::held(registry);
     assert_eq!(rig.orders.len(), 3000);
     while rig.attempt() {}
     assert_eq!(rig.output::<u64>(), (0..3000).sum::<u64>());

@@ -139,9 +139,7 @@ fn p09_a_panic_of_a_step_is_a_failed_attempt() {
 
 #[test]
 fn w11_a_lost_attempt_counts_and_is_retried_after_its_delay() {
-    let mut rig = Rig::new(failing(0, Retry::new, plain));
-    rig.claim();
-    rig.exchange();
+    let mut rig = Rig::held(failing(0, Retry::new, plain));
     assert_eq!(rig.orders.len(), 1);
     rig.crash(true);
     let begin = rig.co.now;
@@ -204,9 +202,7 @@ fn w11_two_losses_before_either_is_recorded_are_both_charged() {
 
 #[test]
 fn p15_a_stop_by_us_does_not_count() {
-    let mut rig = Rig::new(failing(0, Retry::new, plain));
-    rig.claim();
-    rig.exchange();
+    let mut rig = Rig::held(failing(0, Retry::new, plain));
     rig.crash(false);
     assert_eq!(rig.output::<u32>(), 1);
     assert_eq!(rig.words(), ["started", "a1 1 ok", "ended"]);
@@ -335,9 +331,7 @@ fn p05_progress_outlives_the_lease_and_the_worker() {
 
 #[test]
 fn p05_an_attempt_that_is_over_tells_nobody_any_more() {
-    let mut rig = Rig::new(telling("0s"));
-    rig.claim();
-    rig.exchange();
+    let mut rig = Rig::held(telling("0s"));
     let late = rig.orders[0].progress.clone();
     rig.attempt();
     *late.lock().unwrap() = Some(Payload::encode(&10).unwrap());

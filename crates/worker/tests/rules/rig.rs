@@ -26,6 +26,34 @@ use tokio::time::Instant;
 
 use crate::coordinator::Coordinator;
 
+/// Runs the workflow once for each of its moves, crashing after that one, with bodies that are kept over a suspend and without:
+/// the output is the same.
+pub fn crash_at_any_move<T>(registry: impl Fn() -> Registry, output: &T)
+where
+    T: DeserializeOwned + PartialEq + std::fmt::Debug,
+{
+    for caches in [false, true] {
+        let begin = || Rig { caches, ..Rig::new(registry()) };
+        let mut moves = 0;
+        let mut whole = begin();
+        while whole.move_on() {
+            moves += 1;
+        }
+        assert!(moves > 8, "{moves}");
+        for (crash_after, counts) in (0..=moves).flat_map(|at| [(at, false), (at, true)]) {
+            let mut rig = begin();
+            for _ in 0..crash_after {
+                rig.move_on();
+            }
+            if rig.co.end(rig.uid).is_none() {
+                rig.crash(counts);
+            }
+            let came: T = rig.output();
+            assert_eq!(came, *output, "crash after {crash_after}, kept {caches}: {:?}", rig.words());
+        }
+    }
+}
+
 pub struct Rig {
     pub co: Coordinator,
     pub uid: InstanceUid,
@@ -83,6 +111,14 @@ impl Rig {
             at: Instant::now(),
             foreign: Arc::default(),
         }
+    }
+
+    /// The same, with the lease: the body has made its first calls.
+    pub fn held(registry: Registry) -> Self {
+        let mut rig = Self::new(registry);
+        rig.claim();
+        rig.exchange();
+        rig
     }
 
     fn env(&self) -> Arc<Env> {

@@ -45,9 +45,7 @@ fn w03_a_refused_suspend_goes_on() {
         one?;
         two
     });
-    let mut rig = Rig::new(registry);
-    rig.claim();
-    rig.exchange();
+    let mut rig = Rig::held(registry);
     rig.wait();
     rig.claim();
     rig.receive();
@@ -70,9 +68,7 @@ fn p18_a_sleep_of_no_length_returns_at_once_and_is_recorded() {
 
 #[test]
 fn p19_the_length_may_change_while_it_sleeps() {
-    let mut rig = Rig::new(naps(&["10s"]));
-    rig.claim();
-    rig.exchange();
+    let mut rig = Rig::held(naps(&["10s"]));
     rig.registry = naps(&["3 days"]);
     let begin = rig.co.now;
     rig.run();
@@ -91,9 +87,7 @@ fn w27_with_a_wait_due_soon_the_instance_is_kept() {
 
 #[test]
 fn w27_it_does_not_linger_for_ever() {
-    let mut rig = Rig::new(naps(&["50ms"]));
-    rig.claim();
-    rig.exchange();
+    let mut rig = Rig::held(naps(&["50ms"]));
     assert!(rig.hosted.as_ref().unwrap().deadline().is_some());
     // The push is lost, and heartbeats do not bring it.
     rig.wait();
@@ -157,9 +151,7 @@ fn p30_terminate_cancels_what_runs() {
     let registry = Registry::new().workflow_fn("w", |cx: Workflow, (): ()| async move {
         cx.step("a", (), async |_: Step, (): ()| Ok::<_, Error>(())).await
     });
-    let mut rig = Rig::new(registry);
-    rig.claim();
-    rig.exchange();
+    let mut rig = Rig::held(registry);
     let order = rig.orders.pop_front().unwrap();
     let (_, said) = rig.co.on(rig.uid, What::Terminate { operation: "op".to_owned(), reason: None });
     rig.inbox.extend(said.into_iter().map(|(_, item)| item));
