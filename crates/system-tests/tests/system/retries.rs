@@ -289,7 +289,7 @@ on_both! {
         let mut world = setup.start().await;
         world.begin("deadly", "one", &()).await;
         for death in 1..=3 {
-            let worker = world.add_worker(registry.clone()).await;
+            let worker = world.add_worker(registry(&log)).await;
             log.reached("kill", death).await;
             world.crash_worker(worker).await;
         }
