@@ -93,7 +93,7 @@ pub(crate) async fn measure(kind: Kind, steps: Option<usize>) -> Result<Long> {
     Ok(line)
 }
 
-fn message(exchange: &str, id: &str, body: String) -> Outgoing {
+fn message(exchange: &'static str, id: &str, body: String) -> Outgoing {
     Outgoing::to_exchange(exchange, Namespace::default().as_str(), body.into_bytes()).with(Properties {
         content_type: Some("application/json".to_owned()),
         message_id: Some(id.to_owned()),
