@@ -5,7 +5,7 @@ use everstep::{Error, Registry, Retry, Step, Workflow};
 use everstep_engine::{Answer, rows::WaitKind};
 use everstep_protocol::{Millis, journal::Fact};
 use everstep_store::StatusWord;
-use everstep_system_tests::{Gate, Log, World, on_both, world::name};
+use everstep_system_tests::{Gate, Kind, Log, Setup, World, on_both, world::name};
 
 /// `sum` adds up what `square` makes of each number; each square is noted, and passes a gate.
 fn family(log: &Log, gate: &Gate) -> Registry {
@@ -134,19 +134,6 @@ on_both! {
         }
     }
 
-    async fn p36_two_coordinators_start_each_child_once(setup) {
-        let (log, gate) = (Log::new(), open());
-        let world = setup.coordinators(2).serve(family(&log, &gate)).await;
-        for n in 0..10 {
-            world.begin("sum", &n.to_string(), &[1, 2, 3, 4, 5]).await;
-        }
-        for n in 0..10 {
-            assert_eq!(world.end("sum", &n.to_string()).await.output::<u64>(), 55);
-            assert_eq!(children(&world, "sum", &n.to_string()).await.len(), 5);
-        }
-        assert_eq!(log.count("square"), 50, "each child ran once");
-    }
-
     async fn p30_terminate_and_cancel_reach_attached_children_only(setup) {
         let world = setup.serve(family(&Log::new(), &Gate::closed())).await;
         sleeps(&world, "sleeper", "nap-1").await;
@@ -224,4 +211,18 @@ on_both! {
         world.add_worker(late).await;
         assert_eq!(world.end("parent", "p").await.output::<u64>(), 7);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p36_two_coordinators_start_each_child_once() {
+    let (log, gate) = (Log::new(), open());
+    let world = Setup::new(Kind::Fleet).coordinators(2).serve(family(&log, &gate)).await;
+    for n in 0..10 {
+        world.begin("sum", &n.to_string(), &[1, 2, 3, 4, 5]).await;
+    }
+    for n in 0..10 {
+        assert_eq!(world.end("sum", &n.to_string()).await.output::<u64>(), 55);
+        assert_eq!(children(&world, "sum", &n.to_string()).await.len(), 5);
+    }
+    assert_eq!(log.count("square"), 50, "each child ran once");
 }
