@@ -2,6 +2,7 @@
 
 pub mod audit;
 pub mod fulfil;
+pub mod guide;
 pub mod orders;
 pub mod payment;
 

@@ -100,7 +100,7 @@ CREATE TABLE journal (
     payload text,
     PRIMARY KEY (instance, run, position)
 );
-COMMENT ON COLUMN journal.kind IS '1 started, 2 attempted, 3 opened, 4 fired, 5 lost, 6 parked, 7 retried, 8 ended, 9 delivered, 10 closed, 12 cancelled, 14 patched, 17 returned, 21 continued';
+COMMENT ON COLUMN journal.kind IS '1 started, 2 attempted, 3 opened, 4 fired, 5 lost, 6 parked, 7 retried, 8 ended, 9 delivered, 10 closed, 12 cancelled, 14 patched, 15 compensating, 16 compensated, 17 returned, 21 continued, 25 rollback, 26 reusable';
 
 -- The side tables of open instances. `subject` is zero for the instance itself, else the hash of a remote step's call.
 
@@ -283,14 +283,18 @@ CREATE TABLE attention (
     message text NOT NULL
 );
 
--- Pauses and cancels in force: one row an open instance that has one. `cancel_position` is the entry that says so.
+-- Pauses, cancels and rollbacks in force: one row an open instance that has one. `cancel_position` is the entry that says so,
+-- `cancel_rollback` whether compensations run then, `compensating_at` since when the body is over and they run, or are to.
 CREATE TABLE control (
     instance uuid PRIMARY KEY,
     paused_at bigint,
     cancel_position bigint CHECK (cancel_position > 0),
     cancel_until bigint,
-    CONSTRAINT control_says_something CHECK (paused_at IS NOT NULL OR cancel_until IS NOT NULL),
-    CONSTRAINT cancel_is_whole CHECK ((cancel_until IS NULL) = (cancel_position IS NULL))
+    cancel_rollback boolean NOT NULL DEFAULT false,
+    compensating_at bigint,
+    CONSTRAINT control_says_something
+        CHECK (paused_at IS NOT NULL OR cancel_position IS NOT NULL OR compensating_at IS NOT NULL),
+    CONSTRAINT cancel_is_whole CHECK (cancel_position IS NOT NULL OR (cancel_until IS NULL AND NOT cancel_rollback))
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX control_by_deadline ON control (cancel_until) WHERE cancel_until IS NOT NULL;
 

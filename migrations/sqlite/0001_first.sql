@@ -251,8 +251,11 @@ CREATE TABLE control (
     paused_at       INTEGER,
     cancel_position INTEGER CHECK (cancel_position >= 1),
     cancel_until    INTEGER,
-    CHECK (paused_at IS NOT NULL OR cancel_until IS NOT NULL),
-    CHECK ((cancel_until IS NULL) = (cancel_position IS NULL))
+    -- Whether compensations run then, and since when the body is over and they run, or are to.
+    cancel_rollback INTEGER NOT NULL DEFAULT 0 CHECK (cancel_rollback IN (0, 1)),
+    compensating_at INTEGER,
+    CHECK (paused_at IS NOT NULL OR cancel_position IS NOT NULL OR compensating_at IS NOT NULL),
+    CHECK (cancel_position IS NOT NULL OR (cancel_until IS NULL AND cancel_rollback = 0))
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX control_deadline ON control (cancel_until) WHERE cancel_until IS NOT NULL;
 

@@ -183,7 +183,12 @@ impl Code {
         for out in out {
             match out {
                 Out::Start(order) => {
-                    code.next.push(format!("step {:?} #{}", order.info.name.as_str(), order.info.count));
+                    code.next.push(format!(
+                        "{} {:?} #{}",
+                        order.info.kind,
+                        order.info.name.as_str(),
+                        order.info.count
+                    ));
                 }
                 Out::Send(WorkerItem::Report(report), _) => code.report(report)?,
                 Out::Send(WorkerItem::Ask { after, .. }, _) => {

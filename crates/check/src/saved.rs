@@ -3,6 +3,7 @@
 //! as they did.
 
 mod read;
+mod saga;
 mod write;
 
 use everstep_protocol::{
@@ -57,6 +58,7 @@ const fn one() -> u32 {
 }
 
 /// One entry; which fields it has depends on `kind`.
+#[allow(clippy::struct_excessive_bools, reason = "each is a field of the JSON that it is")]
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Line {
@@ -131,6 +133,18 @@ struct Line {
     code: Option<ParkCode>,
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    compensated: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    sensitive: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    reused: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    rollback: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    steps: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    compensations: Option<Vec<saga::UndoneLine>>,
 }
 
 #[derive(Serialize, Deserialize)]

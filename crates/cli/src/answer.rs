@@ -66,6 +66,28 @@ pub struct Instance {
     pub children: Vec<Child>,
     #[serde(default)]
     pub children_total: u64,
+    #[serde(default)]
+    pub rollback: Option<Rollback>,
+}
+
+/// The compensations of an instance.
+#[derive(Debug, Deserialize)]
+#[allow(missing_docs, reason = "the fields are those of the HTTP API")]
+pub struct Rollback {
+    #[serde(default)]
+    pub compensations: Vec<Undone>,
+    #[serde(default)]
+    pub more: u64,
+}
+
+/// One compensation.
+#[derive(Debug, Deserialize)]
+#[allow(missing_docs, reason = "the fields are those of the HTTP API")]
+pub struct Undone {
+    pub call: Call,
+    pub outcome: String,
+    #[serde(default)]
+    pub error: Option<Error>,
 }
 
 /// Another instance.

@@ -200,6 +200,9 @@ pub enum InstancesCommand {
         /// How long it may take, such as "5 min"; then it is terminated
         #[arg(long, value_name = "DURATION")]
         within: Option<String>,
+        /// Run its compensations when it ends with the cancel
+        #[arg(long)]
+        rollback: bool,
     },
     /// Run an instance again, in a new run with the same input and keys
     Restart {
@@ -212,6 +215,9 @@ pub enum InstancesCommand {
         /// Which call of that name; the first if absent
         #[arg(long, requires = "from")]
         count: Option<u32>,
+        /// Steps with the same input as before get their outputs from the run before, without a call
+        #[arg(long, conflicts_with = "from")]
+        reuse: bool,
     },
     /// Remove every trace of an ended instance
     Delete {
@@ -230,6 +236,9 @@ pub enum InstancesCommand {
         /// Why; stands in its journal
         #[arg(long)]
         reason: Option<String>,
+        /// Run its compensations first, last call first; it is open until they are over
+        #[arg(long)]
+        rollback: bool,
     },
     /// Let only workers of one build take an instance up
     Pin {

@@ -5,7 +5,7 @@ use std::{fmt::Write as _, io::IsTerminal};
 
 use comfy_table::{Cell, Color, Table, presets};
 
-use crate::answer::{Bulk, Call, Child, Entry, Instance, Reason, Rejected};
+use crate::answer::{Bulk, Call, Child, Entry, Instance, Reason, Rejected, Rollback};
 
 /// Text in which control characters are escaped.
 #[must_use]
@@ -101,6 +101,26 @@ pub fn instance(instance: &Instance) -> String {
         if missing > 0 {
             writeln!(shown, "and {missing} more").expect("a string takes any text");
         }
+    }
+    if let Some(rollback) = &instance.rollback {
+        shown.push_str(&undone(rollback));
+    }
+    shown
+}
+
+/// How each compensation ended, in the order in which they ran.
+fn undone(rollback: &Rollback) -> String {
+    if rollback.compensations.is_empty() {
+        return String::new();
+    }
+    let mut table = table(&["COMPENSATION", "OUTCOME", "ERROR"]);
+    for undone in &rollback.compensations {
+        let error = undone.error.as_ref().map(|error| format!("{}: {}", error.name, error.message));
+        table.add_row([call(&undone.call), plain(&undone.outcome), plain(&error.unwrap_or_default())]);
+    }
+    let mut shown = format!("\n{}", finish(table));
+    if rollback.more > 0 {
+        writeln!(shown, "and {} more, see the journal", rollback.more).expect("a string takes any text");
     }
     shown
 }

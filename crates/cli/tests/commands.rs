@@ -183,6 +183,21 @@ fn start_takes_a_batch_from_a_file() {
 }
 
 #[test]
+fn a_rollback_is_listed() {
+    let route = "GET /v1/default/workflows/fulfil/instances/o-1";
+    let args = ["instances", "get", "fulfil", "o-1"];
+    let undone = |step: &str, more: &str| {
+        format!(r#"{{"call":{{"kind":"compensation","name":"{step}","count":1}},{more}}}"#)
+    };
+    let jammed = r#""outcome":"failed","error":{"kind":"error","name":"Error","message":"jammed"}"#;
+    let list = [undone("pay", r#""outcome":"done""#), undone("reserve", jammed)].join(",");
+    let rolled_back = format!(
+        r#""ended_at":"2026-01-02T03:05:00.000000Z","error":{{"kind":"error","name":"CardDeclined","message":"card 4711"}},"rollback":{{"state":"over","compensations":[{list}],"more":3}}"#
+    );
+    assert_snapshot!("get_rolled_back", one(route, 200, instance("errored", &rolled_back)).run(&args));
+}
+
+#[test]
 fn start_waits_for_the_end() {
     let rig = |last: String| {
         let get = "GET /v1/default/workflows/fulfil/instances/o-1";
@@ -288,7 +303,7 @@ fn instances_are_operated() {
 #[test]
 fn instances_are_controlled() {
     let base = "/v1/default/workflows/fulfil/instances/o-1";
-    let cases: [(&str, &[&str], String, String); 5] = [
+    let cases: [(&str, &[&str], String, String); 8] = [
         ("pause", &["pause", "fulfil", "o-1"], format!("POST {base}/pause"), instance("pausing", "")),
         ("resume", &["resume", "fulfil", "o-1"], format!("POST {base}/resume"), instance("running", "")),
         (
@@ -296,6 +311,24 @@ fn instances_are_controlled() {
             &["cancel", "fulfil", "o-1", "--reason", "bought twice", "--within", "2 min"],
             format!("POST {base}/cancel"),
             instance("running", ""),
+        ),
+        (
+            "cancel_rollback",
+            &["cancel", "fulfil", "o-1", "--rollback"],
+            format!("POST {base}/cancel"),
+            instance("running", ""),
+        ),
+        (
+            "terminate_rollback",
+            &["terminate", "fulfil", "o-1", "--rollback"],
+            format!("POST {base}/terminate"),
+            instance("queued", ""),
+        ),
+        (
+            "restart_reuse",
+            &["restart", "fulfil", "o-1", "--reuse"],
+            format!("POST {base}/restart"),
+            instance("queued", ""),
         ),
         (
             "restart",

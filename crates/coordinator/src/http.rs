@@ -42,6 +42,7 @@ mod instances;
 mod journal;
 mod problem;
 mod rejected;
+mod rollback;
 mod view;
 
 use std::{future::IntoFuture, io, net::SocketAddr, time::Duration};

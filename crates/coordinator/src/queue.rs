@@ -162,6 +162,7 @@ fn size(input: &Input) -> usize {
                     | OpenWait::SleepUntil(_)
                     | OpenWait::Event { .. }
                     | OpenWait::Instance(_)
+                    | OpenWait::Rollback { .. }
                     | OpenWait::Patch => 0,
                 })
                 .sum();

@@ -322,6 +322,7 @@ fn report(n: u64, step: u32) -> Report {
         policy: Policy::default(),
         outcome: AttemptOutcome::Succeeded(output),
         progress: None,
+        marks: everstep_protocol::journal::Marks::default(),
     };
     Report {
         instance: uid(n),
@@ -336,6 +337,7 @@ fn report(n: u64, step: u32) -> Report {
         cached: false,
         state: None,
         attributes: Vec::new(),
+        compensated: None,
     }
 }
 

@@ -332,6 +332,7 @@ impl Batch {
             | What::Event(_)
             | What::Letter(_)
             | What::Terminate { .. }
+            | What::Rollback { .. }
             | What::Pause { .. }
             | What::Resume { .. }
             | What::Cancel { .. }
@@ -360,6 +361,7 @@ const fn may_place(what: &What) -> bool {
         | What::Event(_)
         | What::Letter(_)
         | What::Resume { .. }
+        | What::Rollback { .. }
         | What::Cancel { .. }
         | What::Restart { .. }
         | What::Retry { .. }

@@ -12,10 +12,11 @@
 //! | event | append, push | append, push | append | **append, ready** | append | append | refused |
 //! | letter: an answer | append, push | append, push | append | **append, ready** | append | append | nothing |
 //! | terminate | **end** | **end** | **end** | **end** | **end** | **end** | refused |
+//! | rollback | **append**, push | **append**, push | **append** | **append, ready** | **append, ready** | **append, ready** | refused |
 //! | pause | **tell** | **tell** | **paused** | **paused** | nothing | refused | refused |
 //! | resume | nothing | nothing | nothing | nothing | **ready** | refused | refused |
 //! | cancel | **append**, push | **append**, push | **append** | **append, ready** | **append, ready** | **append** | refused |
-//! | overdue | end | end | end | end | end | end | nothing |
+//! | overdue | end, or append | end, or append | end, or append | end, or append | end, or append | end, or append | nothing |
 //! | restart | **new run**, ready | **new run**, ready | **new run** | **new run, ready** | **new run, ready** | **new run, ready** | **new run, ready** |
 //! | delete | refused | refused | refused | refused | refused | refused | **gone** |
 //! | expire | nothing | nothing | nothing | nothing | nothing | nothing | gone |
@@ -41,6 +42,7 @@ mod pause;
 mod pin;
 mod report;
 mod restart;
+mod rollback;
 mod step;
 
 use everstep_protocol::{
@@ -108,10 +110,12 @@ pub fn decide(head: &Head, what: &What, context: Context<'_>) -> Decision {
         What::Event(event) => event::accept(&mut draft, event),
         What::Letter(letter) => letter::take(&mut draft, letter),
         What::Terminate { operation, reason } => control::terminate(&mut draft, operation, reason.as_ref()),
+        What::Rollback { operation, reason } => rollback::rollback(&mut draft, operation, reason.as_ref()),
         What::Pause { operation } => pause::pause(&mut draft, operation),
         What::Resume { operation } => pause::resume(&mut draft, operation),
-        What::Cancel { operation, reason, within } => {
-            cancel::cancel(&mut draft, operation, reason.as_ref(), *within)
+        What::Cancel { operation, reason, within, rollback } => {
+            let asked = cancel::Asked { reason: reason.as_ref(), within: *within, rollback: *rollback };
+            cancel::cancel(&mut draft, operation, &asked)
         }
         What::Overdue => cancel::overdue(&mut draft),
         What::Restart { operation, prepared } => restart::restart(&mut draft, operation, prepared.as_ref()),

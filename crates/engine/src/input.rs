@@ -124,6 +124,13 @@ pub enum What {
         /// Who and why.
         reason: Option<String>,
     },
+    /// Somebody ends the instance after its compensations (rule P38).
+    Rollback {
+        /// The operation's id.
+        operation: String,
+        /// Who and why.
+        reason: Option<String>,
+    },
     /// Somebody wants nothing more to begin (rule P29).
     Pause {
         /// The operation's id.
@@ -142,6 +149,8 @@ pub enum What {
         reason: Option<String>,
         /// How long it may take.
         within: Millis,
+        /// Whether compensations run when it ends with the cancel (rule P38).
+        rollback: bool,
     },
     /// The deadline of a cancel may be over.
     Overdue,
@@ -209,9 +218,9 @@ impl What {
             Self::Report { report, .. } => of_report(instance, report, needs),
             Self::Event(event) => of_event(instance, event, needs),
             Self::Letter(letter) => of_letter(instance, letter, needs),
-            Self::GiveBack { .. } | Self::LeaseEnded { .. } | Self::Overdue => {}
+            Self::GiveBack { .. } | Self::LeaseEnded { .. } => {}
             Self::Expire => needs.expiries.push(instance),
-            Self::Claim { .. } | Self::Unwritable { .. } => needs.runnable.push(instance),
+            Self::Claim { .. } | Self::Overdue | Self::Unwritable { .. } => needs.runnable.push(instance),
             Self::Due { call } => {
                 needs.runnable.push(instance);
                 needs.waits.push((instance, *call));
@@ -232,6 +241,7 @@ impl What {
                 }
             }
             Self::Terminate { operation, .. }
+            | Self::Rollback { operation, .. }
             | Self::Retry { operation }
             | Self::Pin { operation, .. }
             | Self::Pause { operation }

@@ -6,9 +6,11 @@
 use std::collections::{HashMap, HashSet};
 
 use everstep_protocol::{
-    Call, Position,
+    Call, CallKind, Position,
     journal::{Attempted, Entry, Fact, Lost, Opened, Patched, Wait},
 };
+
+use crate::reuse::compensated;
 
 /// The journal of a run that begins again at a step: from position 1, with what is kept of `entries`, which begin with the first
 /// entry. None if the journal does not know the step.
@@ -19,12 +21,16 @@ pub fn keep(entries: &[Entry], step: &Call) -> Option<Vec<Entry>> {
     if known.is_none() && !calls.made.contains_key(step) {
         return None;
     }
-    // What the body did after a cancel it would not do without.
-    let cut = known.into_iter().chain(calls.cancelled).min().unwrap_or(Position(u64::MAX));
+    // What the body did after a cancel it would not do without; and what it did knowing of an effect that was taken back since.
+    let undone: HashSet<Call> = compensated(entries).collect();
+    let known_undone = undone.iter().filter_map(|call| calls.outcomes.get(call).copied());
+    let cut = known.into_iter().chain(calls.cancelled).chain(known_undone).min();
+    let cut = cut.unwrap_or(Position(u64::MAX));
     let kept: HashSet<&Call> = calls
         .outcomes
         .keys()
-        .filter(|call| **call != step && calls.made.get(*call).is_some_and(|after| *after < cut))
+        .filter(|call| **call != step && !undone.contains(call))
+        .filter(|call| calls.made.get(*call).is_some_and(|after| *after < cut))
         .copied()
         .collect();
     let mut moved = Moved::default();
@@ -46,7 +52,15 @@ pub fn keep(entries: &[Entry], step: &Call) -> Option<Vec<Entry>> {
             }
             Fact::Parked(_) | Fact::Retried => (entry.position < cut).then(|| entry.fact.clone()),
             // A wait that was dropped has no outcome, so nothing of it is kept.
-            Fact::Closed(_) | Fact::Cancelled(_) | Fact::Continued(_) | Fact::Ended(_) => None,
+            // The rollback is over with its run. A restart from a step runs the others: it takes nothing over.
+            Fact::Closed(_)
+            | Fact::Cancelled(_)
+            | Fact::Continued(_)
+            | Fact::Ended(_)
+            | Fact::Compensating(_)
+            | Fact::Compensated(_)
+            | Fact::Rollback(_)
+            | Fact::Reusable(_) => None,
         };
         moved.push(entry, fact);
     }
@@ -69,6 +83,8 @@ impl<'a> Calls<'a> {
         let mut timed = HashSet::new();
         for entry in entries {
             match &entry.fact {
+                // A compensation is no call of the body.
+                Fact::Attempted(attempted) if attempted.call.kind == CallKind::Compensation => {}
                 Fact::Attempted(attempted) => {
                     calls.made.entry(&attempted.call).or_insert(attempted.called_after);
                     if attempted.retry_at().is_none() {
@@ -107,6 +123,10 @@ impl<'a> Calls<'a> {
                 | Fact::Parked(_)
                 | Fact::Retried
                 | Fact::Continued(_)
+                | Fact::Compensating(_)
+                | Fact::Compensated(_)
+                | Fact::Rollback(_)
+                | Fact::Reusable(_)
                 | Fact::Ended(_) => {}
             }
         }
@@ -156,6 +176,10 @@ impl Moved {
             | Fact::Retried
             | Fact::Cancelled(_)
             | Fact::Continued(_)
+            | Fact::Compensating(_)
+            | Fact::Compensated(_)
+            | Fact::Rollback(_)
+            | Fact::Reusable(_)
             | Fact::Ended(_)) => other,
         }
     }

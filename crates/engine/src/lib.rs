@@ -10,6 +10,7 @@
 //! | [`bulk`] | which instances an operation on many is about |
 //! | [`transition`] | what an operation does in each status |
 //! | [`mod@keep`] | what a restart from a step keeps of a journal |
+//! | [`mod@reuse`] | what a restart with `reuse` takes over of a journal |
 //! | [`retention`] | how long an ended instance is kept |
 //! | [`retry`] | when a failed attempt is tried again |
 //! | [`report`] | which entries a report becomes; run by coordinator and worker alike |
@@ -31,6 +32,7 @@ pub mod replay;
 pub mod report;
 pub mod retention;
 pub mod retry;
+pub mod reuse;
 pub mod rows;
 pub mod start;
 pub mod status;

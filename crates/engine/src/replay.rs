@@ -7,6 +7,7 @@
 mod entries;
 mod made;
 mod patches;
+mod saga;
 mod trouble;
 
 use std::{
@@ -16,13 +17,14 @@ use std::{
 
 use everstep_protocol::{
     Attempt, BuildName, Call, EventKey, Failure, Fingerprint, Payload, Policy, Position, StepKey, Timestamp,
-    journal::{Closed, Delivered, Entry, Fact, Parked},
+    journal::{Closed, Delivered, Entry, Fact, Parked, Reusable},
 };
 
 pub use self::trouble::{EVENT_TIMED_OUT, cancelled_failure, event_timed_out, lost_failure};
 use self::{
     made::{Closing, Made, State},
     patches::Patches,
+    saga::Saga,
     trouble::{input_changed, mismatch},
 };
 
@@ -45,6 +47,8 @@ pub enum Asked {
     Instance,
     /// An event with this payload for another instance.
     Send(Fingerprint),
+    /// That the journal says that the body is over and its compensations begin (rule P38).
+    Rollback,
 }
 
 impl fmt::Display for Asked {
@@ -58,6 +62,7 @@ impl fmt::Display for Asked {
             Self::Child(_) => "a child",
             Self::Instance => "the wait for another instance",
             Self::Send(_) => "an event for another instance",
+            Self::Rollback => "a rollback",
         })
     }
 }
@@ -96,6 +101,9 @@ pub enum Fed {
         /// The error.
         failure: Failure,
     },
+    /// The instance is ended with a rollback (rule P38): the body is thrown away where it stands, and what it has open with it.
+    /// Then its compensations begin, unless they have begun.
+    Rollback,
 }
 
 /// What may run now that every entry is fed.
@@ -110,6 +118,8 @@ pub enum Next {
     },
     /// Report an attempt that was lost with its worker (rule W11).
     Charge(Start),
+    /// Report an output of an earlier run as this step's (rule L4).
+    Reuse(Start, Payload),
 }
 
 /// An attempt of an inline step.
@@ -141,6 +151,9 @@ pub struct Replay {
     /// Calls that the body has dropped while they waited, until the entry that says so.
     closing: BTreeMap<Call, Closing>,
     patches: Patches,
+    saga: Saga,
+    /// Outputs of earlier runs that no call has got yet.
+    reusable: HashMap<Call, (Fingerprint, Payload)>,
     /// Whether the body has dropped a call: nearly none does, and then entries need not be looked up.
     any_dropped: bool,
     drifted: u64,
@@ -159,6 +172,8 @@ impl Replay {
             changed: BTreeSet::new(),
             closing: BTreeMap::new(),
             patches: Patches::default(),
+            saga: Saga::default(),
+            reusable: HashMap::new(),
             any_dropped: false,
             drifted: 0,
         }
@@ -179,8 +194,16 @@ impl Replay {
     /// The body began a call.
     pub fn made(&mut self, number: u64, call: Call, asked: Asked) {
         self.numbers.insert(call.clone(), number);
-        if asked == Asked::Patch {
-            self.patches.asked(number, call.name.clone());
+        match asked {
+            Asked::Patch => self.patches.asked(number, call.name.clone()),
+            Asked::Rollback => self.saga.begun = true,
+            Asked::Step(_)
+            | Asked::Remote(_)
+            | Asked::Sleep
+            | Asked::Event(_)
+            | Asked::Child(_)
+            | Asked::Instance
+            | Asked::Send(_) => {}
         }
         let made = Made {
             call,
@@ -196,6 +219,18 @@ impl Replay {
         };
         self.calls.insert(number, made);
         self.ready.insert(number);
+    }
+
+    /// A call that the body is about to begin has a compensation.
+    pub fn registers(&mut self, call: &Call) {
+        self.saga.registers(call.clone());
+    }
+
+    /// Why the body may not end with an error that its compensations follow, if it may not: code that no longer registers one
+    /// for a recorded step is reported (rule P39).
+    #[must_use]
+    pub fn unregistered(&self) -> Option<Parked> {
+        self.saga.unregistered()
     }
 
     /// The body dropped a call that it had begun, when it had seen the entry at `seen`. Entries for it are skipped from now on,
@@ -275,6 +310,7 @@ impl Replay {
         if self.any_dropped {
             self.of_dropped(entry);
         }
+        self.saga.fed(&entry.fact);
         match &entry.fact {
             Fact::Attempted(attempted) => self.attempted(entry, attempted),
             Fact::Opened(opened) => self.opened(entry, opened),
@@ -288,7 +324,15 @@ impl Replay {
             Fact::Returned(returned) => self.returned(entry, returned),
             Fact::Closed(closed) => self.closed(entry, closed),
             Fact::Cancelled(cancelled) => Ok(self.cancelled(cancelled)),
-            Fact::Parked(_) | Fact::Retried | Fact::Continued(_) | Fact::Ended(_) => Ok(Fed::Nothing),
+            Fact::Compensating(compensating) => self.recorded(entry, &compensating.call),
+            Fact::Rollback(_) => Ok(Fed::Rollback),
+            Fact::Reusable(Reusable { call, input, output, .. }) => {
+                self.reusable.insert(call.clone(), (*input, output.clone()));
+                Ok(Fed::Nothing)
+            }
+            Fact::Parked(_) | Fact::Retried | Fact::Compensated(_) | Fact::Continued(_) | Fact::Ended(_) => {
+                Ok(Fed::Nothing)
+            }
             Fact::Started(_) => Err(mismatch(entry, "a second first entry")),
         }
     }
@@ -297,6 +341,9 @@ impl Replay {
     pub fn next_steps(&mut self) -> Result<Vec<Next>, Parked> {
         if let Some(made) = self.changed.first().and_then(|number| self.calls.get(number)) {
             return Err(input_changed(&made.call, "was handed to its pool"));
+        }
+        if let Some(parked) = self.saga.unregistered().filter(|_| self.saga.begun) {
+            return Err(parked);
         }
         let mut next = Vec::new();
         for number in std::mem::take(&mut self.ready) {
@@ -307,7 +354,10 @@ impl Replay {
                 return Err(input_changed(&made.call, "has attempts"));
             }
             made.state = State::Told;
-            next.extend(made.next(number));
+            match made.reuse(number, &mut self.reusable) {
+                Some(reused) => next.push(reused),
+                None => next.extend(made.next(number)),
+            }
         }
         Ok(next)
     }

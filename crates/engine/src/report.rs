@@ -3,7 +3,7 @@
 
 use everstep_protocol::{
     BuildName, Failure, FailureKind, Payload, Position, SessionId, Timestamp,
-    journal::{Attempted, Entry, Fact, Opened, Outcome, Patched, Wait},
+    journal::{Attempted, Compensating, Entry, Fact, Opened, Outcome, Patched, Wait},
     limits::{Limits, PROGRESS_BYTES},
     message::{AttemptEnd, AttemptOutcome, Open, OpenWait, Report, Taken, Then},
 };
@@ -42,17 +42,18 @@ pub fn entries(
         facts.push(Fact::Closed(closed.clone()));
     }
     for open in &report.opened {
-        let Some(opened) = opened(open, at, reporter) else {
-            let (call, called_after) = (open.call.clone(), open.called_after);
-            facts.push(Fact::Patched(Patched { call, called_after }));
-            continue;
-        };
-        facts.push(Fact::Opened(opened));
-        if is_due(&open.wait, at) {
+        let fact = opened(open, at, reporter);
+        // Of what waits for nothing the entry itself is the outcome.
+        let fires = matches!(fact, Fact::Opened(_)) && is_due(&open.wait, at);
+        facts.push(fact);
+        if fires {
             facts.push(Fact::Fired { call: open.call.clone() });
         }
     }
     if taken == Taken::Whole {
+        if let (Some(compensated), Then::End(_)) = (&report.compensated, &report.then) {
+            facts.push(Fact::Compensated(compensated.clone()));
+        }
         match &report.then {
             Then::Continue | Then::Suspend => {}
             Then::End(end) => facts.push(Fact::Ended(end.clone())),
@@ -87,7 +88,7 @@ pub(crate) const fn is_due(wait: &OpenWait, at: Timestamp) -> bool {
         | OpenWait::Child(_)
         | OpenWait::Instance(_)
         | OpenWait::Send(_) => false,
-        OpenWait::Patch => true,
+        OpenWait::Patch | OpenWait::Rollback { .. } => true,
     }
 }
 
@@ -106,6 +107,7 @@ fn attempted(end: &AttemptEnd, at: Timestamp, reporter: &Reporter, limits: &Limi
         session: reporter.session,
         outcome,
         progress: kept(end.progress.as_ref()).filter(|_| follows).cloned(),
+        marks: end.marks,
     }
 }
 
@@ -136,8 +138,9 @@ pub fn too_large(bytes: u64, limit: u64) -> Failure {
     )
 }
 
-/// The wait that an open call has; none if its entry is its outcome.
-fn opened(open: &Open, at: Timestamp, reporter: &Reporter) -> Option<Opened> {
+/// The entry of an open call.
+fn opened(open: &Open, at: Timestamp, reporter: &Reporter) -> Fact {
+    let (call, called_after) = (open.call.clone(), open.called_after);
     let (wait, build) = match &open.wait {
         OpenWait::Sleep(length) => (Wait::Sleep { until: at.plus(*length) }, None),
         OpenWait::SleepUntil(until) => (Wait::Sleep { until: *until }, None),
@@ -148,7 +151,11 @@ fn opened(open: &Open, at: Timestamp, reporter: &Reporter) -> Option<Opened> {
         OpenWait::Child(child) => (Wait::Child(child.clone()), Some(reporter.build.clone())),
         OpenWait::Instance(other) => (Wait::Instance(other.clone()), None),
         OpenWait::Send(sending) => (Wait::Send(sending.clone()), Some(reporter.build.clone())),
-        OpenWait::Patch => return None,
+        OpenWait::Patch => return Fact::Patched(Patched { call, called_after }),
+        OpenWait::Rollback { failure, steps } => {
+            let (failure, steps) = (failure.clone(), *steps);
+            return Fact::Compensating(Compensating { call, called_after, failure, steps });
+        }
     };
-    Some(Opened { call: open.call.clone(), called_after: open.called_after, wait, build })
+    Fact::Opened(Opened { call, called_after, wait, build })
 }

@@ -135,15 +135,19 @@ pub struct Control {
     pub paused_at: Option<Timestamp>,
     /// It was cancelled (rule P30).
     pub cancel: Option<Cancel>,
+    /// Since when its body is over, and its compensations run or are to run (rule P38).
+    pub compensating_at: Option<Timestamp>,
 }
 
-/// A cancel that the body has yet to end with.
+/// A cancel or rollback: what was open at it is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cancel {
     /// The entry that says so.
     pub position: everstep_protocol::Position,
-    /// When the instance is terminated.
-    pub until: Timestamp,
+    /// When the instance is ended if it has not ended by itself; none for what has no deadline, or no longer.
+    pub until: Option<Timestamp>,
+    /// Whether it is ended with a rollback then.
+    pub rollback: bool,
 }
 
 /// Side rows by key: loaded, and changed by the batch so far. A key that was asked for and is not here has no row.

@@ -16,6 +16,8 @@ pub enum Operation {
     Cancel,
     /// End it now (rule P30).
     Terminate,
+    /// End it after its compensations (rule P38).
+    Rollback,
     /// Let a parked one go on (rule P41).
     Retry,
     /// Run it again from the beginning, or from a step (rule P31).
@@ -41,11 +43,12 @@ pub enum Outcome {
 
 impl Operation {
     /// Every operation.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Pause,
         Self::Resume,
         Self::Cancel,
         Self::Terminate,
+        Self::Rollback,
         Self::Retry,
         Self::Restart,
         Self::Delete,
@@ -60,6 +63,7 @@ impl Operation {
             Self::Resume => "resume",
             Self::Cancel => "cancel",
             Self::Terminate => "terminate",
+            Self::Rollback => "rollback",
             Self::Retry => "retry",
             Self::Restart => "restart",
             Self::Delete => "delete",
@@ -83,29 +87,35 @@ impl Operation {
                 Self::Restart => Becomes(S::Queued),
                 Self::Delete => Gone,
                 Self::Pin => Becomes(status),
-                Self::Pause | Self::Resume | Self::Cancel | Self::Terminate | Self::Retry => Refused,
+                Self::Pause
+                | Self::Resume
+                | Self::Cancel
+                | Self::Terminate
+                | Self::Rollback
+                | Self::Retry => Refused,
             };
         }
         match (self, status) {
             (Self::Pin, _) => Becomes(status),
             (Self::Terminate, _) => Becomes(S::Terminated),
             (Self::Restart, _)
-            | (Self::Resume | Self::Cancel, S::Paused)
-            | (Self::Cancel, S::Queued | S::Waiting)
-            | (Self::Retry, S::Attention) => Becomes(S::Queued),
+            | (Self::Resume | Self::Cancel | Self::Rollback, S::Paused)
+            | (Self::Cancel | Self::Rollback, S::Queued | S::Waiting)
+            | (Self::Rollback | Self::Retry, S::Attention) => Becomes(S::Queued),
             (Self::Pause, S::Queued | S::Waiting) => Becomes(S::Paused),
             (Self::Pause, S::Running) => Becomes(S::Pausing),
             (Self::Pause, S::Pausing | S::Paused) | (Self::Resume, S::Queued | S::Running | S::Waiting) => {
                 Nothing
             }
-            (Self::Resume | Self::Cancel, S::Pausing) | (Self::Cancel, S::Running) => Becomes(S::Running),
+            (Self::Resume | Self::Cancel | Self::Rollback, S::Pausing)
+            | (Self::Cancel | Self::Rollback, S::Running) => Becomes(S::Running),
             // It ends when its time is over, or sees the cancel once it is retried.
             (Self::Cancel, S::Attention) => Becomes(S::Attention),
             (Self::Delete, _)
             | (Self::Pause | Self::Resume, S::Attention)
             | (Self::Retry, S::Queued | S::Running | S::Waiting | S::Pausing | S::Paused)
             | (
-                Self::Pause | Self::Resume | Self::Cancel | Self::Retry,
+                Self::Pause | Self::Resume | Self::Cancel | Self::Rollback | Self::Retry,
                 S::Complete | S::Errored | S::Terminated | S::Cancelled,
             ) => Refused,
         }
@@ -136,6 +146,10 @@ const NOTES: &str = "
 * `cancel` asks the workflow to end by itself. Where it has not by a deadline (5 minutes unless said otherwise) it is
   `terminated`. A second cancel changes nothing, the deadline included. It ends a pause, since clean-up has to run; in
   `attention` the deadline counts, and a retry lets the workflow see the cancel.
+* `rollback` is `terminate` with a rollback: the workflow is replayed to where it stands and stopped there, its compensations
+  run, and then it is `terminated`. So it stays open until a worker has done that. While compensations run, also those of a
+  workflow that has failed, `cancel` and another `rollback` change nothing, and a deadline no longer counts; `terminate` ends
+  it at once, without those that are left. A cancel with a rollback whose deadline is over goes on as `rollback`.
 * `pause` while steps run is `pausing` until they have ended, remote steps too; then `paused`.
 * An instance that is parked while it is paused is in `attention`; the pause is over, and `retry` lets it go on.
 * `restart` begins a new run. What ran for the earlier one is cancelled.

@@ -151,8 +151,12 @@ impl World {
         match b % 16 {
             0..=4 => What::Pause { operation },
             5..=9 => What::Resume { operation },
-            10 | 11 => What::Cancel { operation, reason: None, within: Millis(u64::from(c % 8)) },
+            10 | 11 => {
+                let within = Millis(u64::from(c % 8));
+                What::Cancel { operation, reason: None, within, rollback: c.is_multiple_of(2) }
+            }
             12 | 13 => What::Overdue,
+            14 if c.is_multiple_of(2) => What::Rollback { operation, reason: None },
             14 => What::Restart { operation, prepared: None },
             _ if c.is_multiple_of(4) => What::Delete { operation, terminate: c.is_multiple_of(8) },
             _ => What::Expire,
@@ -215,6 +219,7 @@ impl World {
                 3 => event(&["a"], None, u64::from(c % 3)),
                 4 => event(&["a", "b"], None, 5),
                 5 => event(&["b"], Some("k"), 5),
+                7 if c.is_multiple_of(5) => OpenWait::Rollback { failure: None, steps: 1 },
                 0 => OpenWait::Sleep(Millis(u64::from(b % 3))),
                 1 => OpenWait::SleepUntil(Timestamp(store.now.0 + i64::from(b % 3) * 1000 - 1000)),
                 _ => {
@@ -234,6 +239,7 @@ impl World {
                 OpenWait::Child(_) => CallKind::Child,
                 OpenWait::Instance(_) => CallKind::Instance,
                 OpenWait::Send(_) => CallKind::Send,
+                OpenWait::Rollback { .. } => CallKind::Rollback,
             };
             report.opened.push(open(&next(kind), wait));
         }

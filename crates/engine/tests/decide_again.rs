@@ -115,8 +115,12 @@ fn p36_a_pause_goes_on() {
 #[test]
 fn p36_a_cancel_meets_the_next_generation_with_its_deadline() {
     let mut store = Store::held();
-    let cancel =
-        What::Cancel { operation: "c".to_owned(), reason: Some("ann".to_owned()), within: Millis(100) };
+    let cancel = What::Cancel {
+        operation: "c".to_owned(),
+        reason: Some("ann".to_owned()),
+        within: Millis(100),
+        rollback: false,
+    };
     store.tell(cancel);
     store.pass(50);
     let next = everstep_protocol::message::Again { cancelled: Some("ann".to_owned()), ..again(1) };

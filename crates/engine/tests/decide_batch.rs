@@ -54,7 +54,12 @@ fn w19_an_instance_that_does_not_exist_is_not_found() {
         (What::Pause { operation: "o".to_owned() }, vec![]),
         (What::Resume { operation: "o".to_owned() }, vec![]),
         (
-            What::Cancel { operation: "o".to_owned(), reason: None, within: everstep_protocol::Millis(1) },
+            What::Cancel {
+                operation: "o".to_owned(),
+                reason: None,
+                within: everstep_protocol::Millis(1),
+                rollback: false,
+            },
             vec![],
         ),
         (What::Overdue, vec![]),

@@ -12,7 +12,12 @@ use everstep_protocol::{
 use support::*;
 
 fn cancel(id: &str) -> What {
-    What::Cancel { operation: id.to_owned(), reason: Some("ann".to_owned()), within: Millis(100) }
+    What::Cancel {
+        operation: id.to_owned(),
+        reason: Some("ann".to_owned()),
+        within: Millis(100),
+        rollback: false,
+    }
 }
 
 fn busy(then: Then) -> Store {

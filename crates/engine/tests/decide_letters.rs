@@ -75,7 +75,7 @@ fn terminate(operation: &str) -> What {
 }
 
 fn cancel(within: u64) -> What {
-    What::Cancel { operation: "c".to_owned(), reason: None, within: Millis(within) }
+    What::Cancel { operation: "c".to_owned(), reason: None, within: Millis(within), rollback: false }
 }
 
 fn result_call(id: &str) -> Call {

@@ -119,6 +119,7 @@ fn attempted(call: &Call, attempt: u32, after: u64, done: bool) -> Fact {
         session: S1,
         outcome,
         progress: None,
+        marks: everstep_protocol::journal::Marks::default(),
     })
 }
 
@@ -210,7 +211,7 @@ fn p31_what_followed_a_cancel_is_not_kept_and_losses_charge_nobody() {
         started(),
         Fact::Lost(Lost { slots: 4, counts: true, session: S1, progress: Vec::new() }),
         attempted(&a, 1, 1, true),
-        Fact::Cancelled(Cancelled { reason: None, until: NOW }),
+        Fact::Cancelled(Cancelled { reason: None, until: NOW, rollback: false }),
         attempted(&c, 1, 4, true),
         attempted(&b, 1, 3, true),
     ];

@@ -90,6 +90,7 @@ fn word(what: &What) -> &'static str {
         What::Pause { .. } => "pause",
         What::Resume { .. } => "resume",
         What::Cancel { .. } => "cancel",
+        What::Rollback { .. } => "rollback",
         What::Overdue => "overdue",
         What::Restart { .. } => "restart",
         What::Delete { .. } => "delete",
@@ -119,6 +120,17 @@ fn outcome(state: &str, what: &What) -> String {
         words.join(" ")
     }
 }
+
+/// The row of a rollback.
+const ROLLBACK: [&str; 7] = [
+    "rollback push step fence",
+    "rollback push step fence",
+    "rollback step fence",
+    "rollback offer step fence -> ready",
+    "rollback offer step fence -> ready",
+    "rollback offer step fence -> ready",
+    "noted",
+];
 
 /// One row: the outcome in each state, in the order of `STATES`.
 fn row(what: &What) -> [&'static str; 7] {
@@ -198,6 +210,7 @@ fn row(what: &What) -> [&'static str; 7] {
         "retry" => ["noted", "noted", "noted", "noted", "noted", "retried offer -> ready", "noted"],
         "pause" => ["pause", "pause", "-> paused", "-> paused", "noted", "noted", "noted"],
         "resume" => ["noted", "noted", "noted", "noted", "offer -> ready", "noted", "noted"],
+        "rollback" => ROLLBACK,
         "cancel" => [
             "cancelled push step fence",
             "cancelled push step fence",
@@ -244,7 +257,8 @@ fn inputs() -> Vec<What> {
         What::Retry { operation: operation() },
         What::Pause { operation: operation() },
         What::Resume { operation: operation() },
-        What::Cancel { operation: operation(), reason: None, within: Millis(1) },
+        What::Cancel { operation: operation(), reason: None, within: Millis(1), rollback: false },
+        What::Rollback { operation: operation(), reason: None },
         What::Overdue,
         What::Restart { operation: operation(), prepared: None },
         What::Delete { operation: operation(), terminate: false },

@@ -406,7 +406,7 @@ fn given(facts: Vec<Fact>) -> Option<Payload> {
     let mut run = Run::new(vec![vec![Step("a", 1), Step("b", 1)]]);
     run.feed_all(&journal(facts)).unwrap();
     match run.replay.next_steps().unwrap().remove(0) {
-        Next::Start(start) | Next::Charge(start) => start.progress,
+        Next::Start(start) | Next::Charge(start) | Next::Reuse(start, _) => start.progress,
         Next::Open { .. } => panic!("a step is started"),
     }
 }
@@ -496,7 +496,8 @@ fn p30_a_cancel_ends_the_calls_that_are_open_in_order_and_their_later_entries_ar
     let mut run = Run::new(script);
     let (a, s, r) = (step("a"), sleep("s"), step("r"));
     run.feed_all(&journal(vec![succeeded(&step("done"), 1), opened_sleep(&s, 5)])).unwrap();
-    let cancelled = Fact::Cancelled(Cancelled { reason: Some("ann".to_owned()), until: NOW });
+    let cancelled =
+        Fact::Cancelled(Cancelled { reason: Some("ann".to_owned()), until: NOW, rollback: false });
     let fed = run.replay.feed(&Entry { position: Position(4), at: NOW, fact: cancelled }).unwrap();
     let Fed::Cancel { numbers, failure } = fed else { panic!("{fed:?}") };
     assert_eq!(numbers, [2, 3, 4], "those without an outcome, in the order of their calls");

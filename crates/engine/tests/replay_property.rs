@@ -156,6 +156,9 @@ impl World {
         let (call, asked) = self.run.call(number).clone();
         match told {
             Next::Start(start) => self.record(attempted(&call, start.attempt.0, 1, outcome(how))),
+            Next::Reuse(start, output) => {
+                self.record(attempted(&call, start.attempt.0, 1, Outcome::Succeeded(output)));
+            }
             Next::Charge(start) => {
                 let is_last = !self.told.iter().any(|told| self::number(told) == number);
                 let outcome = if is_last {
@@ -178,7 +181,7 @@ impl World {
 
 fn number(next: &Next) -> u64 {
     match next {
-        Next::Start(start) | Next::Charge(start) => start.number,
+        Next::Start(start) | Next::Charge(start) | Next::Reuse(start, _) => start.number,
         Next::Open { number } => *number,
     }
 }

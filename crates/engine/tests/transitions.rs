@@ -51,7 +51,8 @@ fn what(operation: Operation) -> What {
     match operation {
         Operation::Pause => What::Pause { operation: id },
         Operation::Resume => What::Resume { operation: id },
-        Operation::Cancel => What::Cancel { operation: id, reason: None, within: Millis(9) },
+        Operation::Cancel => What::Cancel { operation: id, reason: None, within: Millis(9), rollback: false },
+        Operation::Rollback => What::Rollback { operation: id, reason: None },
         Operation::Terminate => What::Terminate { operation: id, reason: None },
         Operation::Retry => What::Retry { operation: id },
         Operation::Restart => What::Restart { operation: id, prepared: None },

@@ -30,6 +30,8 @@ pub enum CallKind {
     Instance,
     /// An event for another instance.
     Send,
+    /// The beginning of compensations (rule P38).
+    Rollback,
 }
 
 impl CallKind {
@@ -47,6 +49,7 @@ impl CallKind {
             Self::Patch => "patch",
             Self::Instance => "instance",
             Self::Send => "send",
+            Self::Rollback => "rollback",
         }
     }
 }

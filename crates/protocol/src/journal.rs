@@ -1,7 +1,12 @@
 //! The journal: the ordered record of one run of an instance. An entry says what happened, never what the code looked like.
 
+mod saga;
+
 use serde::{Deserialize, Serialize};
 
+pub use self::saga::{
+    COMPENSATIONS_LISTED, Compensated, Compensating, Marks, Reusable, Rollback, Undone, UndoneEnd,
+};
 use crate::{
     Attempt, Attribute, BuildName, Call, CallHash, EventKey, EventType, Failure, Fingerprint, FunctionName,
     Generation, InstanceId, Millis, Payload, Policy, Pool, Position, SessionId, StepKey, Timestamp,
@@ -54,6 +59,14 @@ pub enum Fact {
     Continued(Payload),
     /// What a call to another instance came to (rule P36).
     Returned(Returned),
+    /// The body is over, and compensations begin (rule P38).
+    Compensating(Compensating),
+    /// How the compensations ended (rule P39).
+    Compensated(Compensated),
+    /// Somebody ended the instance with a rollback (rule P38).
+    Rollback(Rollback),
+    /// The output of a step in an earlier run (rule L4).
+    Reusable(Reusable),
 }
 
 /// A cancel, as the body meets it.
@@ -64,6 +77,9 @@ pub struct Cancelled {
     pub reason: Option<String>,
     /// The instance is terminated if it has not ended by then.
     pub until: Timestamp,
+    /// Whether compensations run when the body ends with the cancel (rule P38).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub rollback: bool,
 }
 
 /// The first entry of a generation.
@@ -108,6 +124,9 @@ pub struct Attempted {
     /// What it told last of its progress, if another attempt follows: that is given it (rule P5).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<Payload>,
+    /// What the code says of the step.
+    #[serde(default, skip_serializing_if = "Marks::is_empty")]
+    pub marks: Marks,
 }
 
 fn is_default(policy: &Policy) -> bool {
@@ -284,6 +303,9 @@ pub struct Remote {
     /// The policy.
     #[serde(default, skip_serializing_if = "is_default")]
     pub policy: Policy,
+    /// What the code says of the step.
+    #[serde(default, skip_serializing_if = "Marks::is_empty")]
+    pub marks: Marks,
 }
 
 /// A lease ended by expiry. The coordinator knows no more than this; the replayer charges it to the first `slots`
@@ -341,6 +363,8 @@ pub enum ParkCode {
     InputChanged,
     /// A journal entry or payload cannot be read.
     Unreadable,
+    /// A rollback has to take back a step for which the code no longer registers a compensation (rule P39).
+    CompensationMissing,
 }
 
 impl ParkCode {
@@ -356,6 +380,7 @@ impl ParkCode {
             Self::Broken => "broken",
             Self::InputChanged => "input_changed",
             Self::Unreadable => "unreadable",
+            Self::CompensationMissing => "compensation_missing",
         }
     }
 }
@@ -415,6 +440,10 @@ impl Fact {
             Self::Cancelled(_) => 12,
             Self::Continued(_) => 21,
             Self::Returned(_) => 17,
+            Self::Compensating(_) => 15,
+            Self::Compensated(_) => 16,
+            Self::Rollback(_) => 25,
+            Self::Reusable(_) => 26,
         }
     }
 
@@ -436,6 +465,10 @@ impl Fact {
             Self::Cancelled(_) => "cancelled",
             Self::Continued(_) => "continued",
             Self::Returned(_) => "returned",
+            Self::Compensating(_) => "compensating",
+            Self::Compensated(_) => "compensated",
+            Self::Rollback(_) => "rollback",
+            Self::Reusable(_) => "reusable",
         }
     }
 
@@ -450,7 +483,12 @@ impl Fact {
             Self::Closed(closed) => Some(&closed.call),
             Self::Patched(patched) => Some(&patched.call),
             Self::Returned(returned) => Some(&returned.call),
-            Self::Started(_)
+            Self::Compensating(compensating) => Some(&compensating.call),
+            // What an earlier run called is no call of this one.
+            Self::Reusable(_)
+            | Self::Compensated(_)
+            | Self::Rollback(_)
+            | Self::Started(_)
             | Self::Lost(_)
             | Self::Parked(_)
             | Self::Retried
@@ -491,7 +529,13 @@ impl Fact {
             Self::Ended(End::Errored(failure)) => failure.message.len(),
             Self::Ended(End::Terminated { .. } | End::Cancelled { .. })
             | Self::Cancelled(_)
+            | Self::Rollback(_)
             | Self::Parked(_) => 64,
+            Self::Compensating(compensating) => {
+                compensating.failure.as_ref().map_or(0, |failure| failure.message.len())
+            }
+            Self::Compensated(compensated) => compensated.bytes(),
+            Self::Reusable(reusable) => reusable.output.len(),
             Self::Lost(lost) => lost.progress.iter().map(|progress| progress.told.len()).sum(),
             Self::Delivered(delivered) => delivered.payload.len(),
             Self::Fired { .. } | Self::Patched(_) | Self::Retried | Self::Closed(_) => 0,

@@ -1,13 +1,16 @@
 //! The envelopes between workers and coordinators. Engine messages are hints and repeats: any of them may be lost,
 //! doubled or late, and nothing but speed depends on them (promise 2).
 
+mod session;
+
 use serde::{Deserialize, Serialize};
 
+pub use self::session::{Heartbeat, Held, HeldStep, OpenSession, Running, SessionMessage};
 use crate::{
-    Attempt, Attribute, BuildName, Call, CallHash, CoordinatorId, Epoch, EventKey, EventType, Failure,
-    Fingerprint, FunctionName, Generation, Incarnation, InstanceId, InstanceUid, Millis, Namespace, Payload,
-    Policy, Pool, Position, Run, SessionId, StepKey, Timestamp, WorkflowName,
-    journal::{Child, Closed, End, Entry, Other, Parked, Progress, Remote, Sending},
+    Attempt, Attribute, Call, CallHash, CoordinatorId, Epoch, EventKey, EventType, Failure, Fingerprint,
+    Generation, Incarnation, InstanceId, InstanceUid, Millis, Namespace, Payload, Policy, Position, Run,
+    SessionId, StepKey, Timestamp, WorkflowName,
+    journal::{Child, Closed, Compensated, End, Entry, Marks, Other, Parked, Remote, Sending},
     limits::Limits,
 };
 
@@ -167,6 +170,9 @@ pub struct Report {
     pub closed: Vec<Closed>,
     /// What the holder means to do next.
     pub then: Then,
+    /// How the compensations ended, with the end that follows them (rule P39).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compensated: Option<Compensated>,
     /// `opened`, `closed` and `then` came from feeding the body the one result before it was acknowledged (rule W36): they hold only
     /// if nothing was written after `seen`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -205,6 +211,9 @@ pub struct AttemptEnd {
     /// What it told last of its progress, if another attempt follows (rule P5).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<Payload>,
+    /// What the code says of the step.
+    #[serde(default, skip_serializing_if = "Marks::is_empty")]
+    pub marks: Marks,
 }
 
 fn is_default(policy: &Policy) -> bool {
@@ -268,6 +277,14 @@ pub enum OpenWait {
     Instance(Other),
     /// For the answer to an event that is sent to another instance.
     Send(Sending),
+    /// For nothing: the body is over and its compensations begin, and its entry says so (rule P38).
+    Rollback {
+        /// What the body ended with; none if somebody asked for the rollback.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        failure: Option<Failure>,
+        /// How many compensations there are to run.
+        steps: u64,
+    },
 }
 
 /// What the holder of a lease means to do next.
@@ -520,123 +537,4 @@ pub struct StepGrant {
     /// What the attempts before told last of their progress (rule P5).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<Payload>,
-}
-
-/// What a worker, or a coordinator for itself, sends to the sessions queue.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SessionMessage {
-    /// Registers a session, or its new inbox after a reconnect.
-    Open(OpenSession),
-    /// Says that the session lives and what it holds.
-    Heartbeat(Heartbeat),
-    /// Ends the session: what it holds goes back at once and uncounted.
-    Goodbye {
-        /// The session.
-        session: SessionId,
-    },
-    /// A coordinator's own heartbeat, which shows that the way is open (rule W8).
-    Beat {
-        /// The coordinator.
-        coordinator: CoordinatorId,
-    },
-}
-
-/// A worker process presents itself.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct OpenSession {
-    /// The session, chosen by the worker.
-    pub session: SessionId,
-    /// Its namespace.
-    pub namespace: Namespace,
-    /// The workflows that it serves.
-    pub workflows: Vec<WorkflowName>,
-    /// Those of its workflows whose instances are pinned to the build that takes them up first (rule P40).
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub pinned: Vec<WorkflowName>,
-    /// The pools whose remote steps it runs.
-    #[serde(default)]
-    pub pools: Vec<Pool>,
-    /// The functions that it runs for them.
-    #[serde(default)]
-    pub functions: Vec<FunctionName>,
-    /// The build of its code.
-    pub build: BuildName,
-    /// The name of its inbox queue.
-    pub inbox: String,
-    /// How many steps it runs at once.
-    pub slots: u32,
-    /// How many instances it holds at once.
-    pub instances: u32,
-    /// Where it runs, for people: host name and process id.
-    pub host: String,
-}
-
-/// A sign of life that names everything held.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Heartbeat {
-    /// The session.
-    pub session: SessionId,
-    /// 1, 2, 3, ...
-    pub number: u64,
-    /// The number of the last heartbeat whose answer arrived; 0 for none.
-    pub answered: u64,
-    /// The inbox, should the coordinator have missed the reopening.
-    pub inbox: String,
-    /// Every instance held.
-    pub held: Vec<Held>,
-    /// Every remote step held.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub steps: Vec<HeldStep>,
-    /// Steps that are running.
-    pub running: u32,
-    /// How long ago the work loop last came round: it does so each second, even with nothing to do, unless it is
-    /// blocked (rule W12). An earlier version does not say it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub turned: Option<Millis>,
-    /// Room for direct grants.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub credits: Vec<Credit>,
-    /// What attempts that run have told of their progress (rule P5).
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub progress: Vec<Running>,
-}
-
-/// What an attempt that runs has told of its progress. All of it is in every heartbeat while the attempt runs.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Running {
-    /// The instance.
-    pub instance: InstanceUid,
-    /// The epoch of the lease that it runs under: the instance's, or the remote step's.
-    pub epoch: Epoch,
-    /// What it told.
-    pub progress: Progress,
-}
-
-/// An instance that a session holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Held {
-    /// The instance.
-    pub instance: InstanceUid,
-    /// The lease's epoch.
-    pub epoch: Epoch,
-    /// The last position up to which the worker has every entry.
-    pub position: Position,
-    /// The run that the position counts in. Where an earlier version does not say it, positions are not compared.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub run: Option<Run>,
-    /// The number of the last report of this lease that was answered, as were all before it; 0 for none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reports: Option<u64>,
-}
-
-/// A remote step that a session holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HeldStep {
-    /// The instance.
-    pub instance: InstanceUid,
-    /// Its call.
-    pub call: CallHash,
-    /// The step lease's epoch.
-    pub epoch: Epoch,
 }

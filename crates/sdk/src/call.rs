@@ -17,7 +17,7 @@ pub(crate) use event::TYPES_MAX;
 pub use event::{Event, EventCall, EventsCall};
 pub use instance::{Instance, ResultCall, SendCall};
 pub use patched::Patched;
-pub(crate) use pending::Pending;
+pub(crate) use pending::{HIDDEN, Pending};
 pub use remote::RemoteCall;
 pub use remote_all::RemoteCalls;
 pub use sleep::{IntoTimestamp, Sleep};

@@ -35,6 +35,7 @@
 //! (rule W29); calls of one poll are reported in the order of their numbers (rule W32).
 
 mod body;
+mod rollback;
 mod spec;
 mod state;
 mod turn;
@@ -48,7 +49,8 @@ use std::task::{Context, Poll, Waker};
 
 use everstep_protocol::{
     Attribute, Call, Failure, Generation, InstanceId, InstanceUid, Namespace, Position, Run, Timestamp,
-    WorkflowName, journal::Delivered,
+    WorkflowName,
+    journal::{Delivered, Undone},
 };
 
 pub use crate::definition::{Definition, RemoteFunction};
@@ -235,8 +237,10 @@ impl Host {
     fn feed(&self, number: u64, result: Result<Output, Failure>) -> bool {
         let waker = {
             let mut state = self.shared.lock();
+            let state = &mut *state;
             match state.open.get_mut(&number) {
                 Some(slot @ Slot::Waiting(_)) => {
+                    state.saga.ended(number, result.as_ref().map(|output| &output.payload));
                     let before = std::mem::replace(slot, Slot::Resolved(result, Position(0)));
                     state.fed.push(number);
                     match before {
@@ -255,6 +259,23 @@ impl Host {
     /// The instance was cancelled (rule P30): the body is told when it asks. The calls that end with it are resolved apart.
     pub fn cancel(&self) {
         self.shared.lock().cancelled = true;
+    }
+
+    /// Should the body end with the cancel, its compensations run all the same (rule P38).
+    pub fn roll_back_on_cancel(&self) {
+        self.shared.lock().saga.on_cancel = true;
+    }
+
+    /// The body is to be thrown away where it stands, and its compensations begin: at the next poll (rule P38). Nothing changes
+    /// if they have begun already.
+    pub fn interrupt(&self) {
+        self.shared.lock().saga.interrupted = true;
+    }
+
+    /// How the compensations ended; none if none have run, or not all yet (rule P39).
+    #[must_use]
+    pub fn undone(&self) -> Option<Vec<Undone>> {
+        self.shared.lock().saga.over.clone()
     }
 
     /// Throws the body away. Nothing it drops, and nothing woken by that, means anything (rule W29). A panic of a

@@ -43,6 +43,7 @@ mod parallel;
 mod random;
 mod registry;
 mod retry;
+mod saga;
 mod step;
 mod workflow;
 
@@ -62,5 +63,6 @@ pub use parallel::{Each, Either, Joined, Race};
 pub use random::Random;
 pub use registry::{Registry, RegistryError};
 pub use retry::Retry;
+pub use saga::{Compensation, StepOutcome, Undo};
 pub use step::Step;
 pub use workflow::Workflow;

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use everstep_protocol::{
-    Attempt, CallName, Failure, FailureKind, InstanceId, Namespace, Payload, Policy, StepKey, WorkflowName,
-    limits::PROGRESS_BYTES,
+    Attempt, CallKind, CallName, Failure, FailureKind, InstanceId, Namespace, Payload, Policy, StepKey,
+    WorkflowName, limits::PROGRESS_BYTES,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -37,6 +37,7 @@ pub struct Step {
 struct Inner {
     info: StepInfo,
     key: String,
+    undoes: Option<String>,
     progress: ProgressSink,
     last_progress: Option<Payload>,
 }
@@ -50,6 +51,8 @@ pub struct StepInfo {
     pub workflow: WorkflowName,
     /// The instance's id.
     pub instance: InstanceId,
+    /// Whether it is a step, or the compensation of one.
+    pub kind: CallKind,
     /// The step's name.
     pub name: CallName,
     /// Its count among the steps of this name, from 1.
@@ -58,6 +61,8 @@ pub struct StepInfo {
     pub attempt: Attempt,
     /// The step's idempotency key.
     pub key: StepKey,
+    /// Of a compensation: the key of the step that it takes back.
+    pub undoes: Option<StepKey>,
     /// The resolved policy.
     pub policy: Policy,
 }
@@ -86,8 +91,9 @@ impl Step {
     ) -> (Self, CancelHandle) {
         let (sender, cancel) = watch::channel(false);
         let key = info.key.to_string();
+        let undoes = info.undoes.map(|key| key.to_string());
         (
-            Self { attempt: Arc::new(Inner { info, key, progress, last_progress }), cancel },
+            Self { attempt: Arc::new(Inner { info, key, undoes, progress, last_progress }), cancel },
             CancelHandle(sender),
         )
     }
@@ -114,6 +120,13 @@ impl Step {
     #[must_use]
     pub fn idempotency_key(&self) -> &str {
         &self.attempt.key
+    }
+
+    /// In a compensation, the idempotency key that the step had which it takes back: under it a service that honours keys knows
+    /// what the step did, if anything. None in a step.
+    #[must_use]
+    pub fn undoes(&self) -> Option<&str> {
+        self.attempt.undoes.as_deref()
     }
 
     /// A copy of the resolved retry policy; changing it changes nothing.

@@ -46,6 +46,10 @@ impl Workflow {
         Self { shared }
     }
 
+    pub(crate) const fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
     /// A step: runs the function once per attempt and records its output, which every later replay returns without
     /// running it again (rule P1).
     ///

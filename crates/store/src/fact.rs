@@ -55,6 +55,7 @@ const fn main(fact: &Fact) -> Option<&Payload> {
             Outcome::Failed { .. } => None,
         },
         Fact::Delivered(delivered) => Some(&delivered.payload),
+        Fact::Reusable(reusable) => Some(&reusable.output),
         Fact::Ended(End::Complete(output)) => Some(output),
         Fact::Continued(input) => Some(input),
         Fact::Ended(End::Errored(_) | End::Terminated { .. } | End::Cancelled { .. })
@@ -64,6 +65,9 @@ const fn main(fact: &Fact) -> Option<&Payload> {
         | Fact::Closed(_)
         | Fact::Patched(_)
         | Fact::Cancelled(_)
+        | Fact::Compensating(_)
+        | Fact::Compensated(_)
+        | Fact::Rollback(_)
         | Fact::Retried => None,
     }
 }
@@ -86,6 +90,7 @@ const fn main_mut(fact: &mut Fact) -> Option<&mut Payload> {
             Outcome::Failed { .. } => None,
         },
         Fact::Delivered(delivered) => Some(&mut delivered.payload),
+        Fact::Reusable(reusable) => Some(&mut reusable.output),
         Fact::Ended(End::Complete(output)) => Some(output),
         Fact::Continued(input) => Some(input),
         Fact::Ended(End::Errored(_) | End::Terminated { .. } | End::Cancelled { .. })
@@ -95,6 +100,9 @@ const fn main_mut(fact: &mut Fact) -> Option<&mut Payload> {
         | Fact::Closed(_)
         | Fact::Patched(_)
         | Fact::Cancelled(_)
+        | Fact::Compensating(_)
+        | Fact::Compensated(_)
+        | Fact::Rollback(_)
         | Fact::Retried => None,
     }
 }
@@ -105,7 +113,8 @@ mod tests {
         Attempt, Call, CallKind, CallName, Failure, FailureKind, Fingerprint, FunctionName, Generation,
         Millis, Policy, Pool, Position, SessionId, StepKey, Timestamp,
         journal::{
-            Attempted, Cancelled, Closed, Delivered, Lost, Opened, ParkCode, Parked, Patched, Remote, Started,
+            Attempted, Cancelled, Closed, Compensated, Compensating, Delivered, Lost, Marks, Opened,
+            ParkCode, Parked, Patched, Remote, Reusable, Rollback, Started, Undone, UndoneEnd,
         },
     };
 
@@ -129,6 +138,7 @@ mod tests {
             session: SessionId::generate(),
             outcome,
             progress: None,
+            marks: Marks::default(),
         })
     }
 
@@ -141,6 +151,7 @@ mod tests {
             fingerprint: Fingerprint::of(&input).unwrap(),
             input,
             policy: Policy::default(),
+            marks: Marks { compensated: true, sensitive: true, reused: false },
         }
     }
 
@@ -172,6 +183,11 @@ mod tests {
             received_at: Timestamp(9),
             payload: text.clone(),
         };
+        let undone = |end| Undone { call: call(), end };
+        let steps = vec![undone(UndoneEnd::Done), undone(UndoneEnd::Failed(failure.clone()))];
+        let compensated = Compensated { steps, more: 3 };
+        let Remote { key, fingerprint: input, policy, marks, .. } = remote();
+        let reusable = Reusable { call: call(), key, input, policy, marks, output: text.clone() };
         let facts = [
             (Fact::Started(started), true),
             (attempted(Outcome::Succeeded(text.clone())), true),
@@ -197,11 +213,23 @@ mod tests {
             (Fact::Retried, false),
             (Fact::Continued(text.clone()), true),
             (Fact::Ended(End::Complete(text)), true),
-            (Fact::Ended(End::Errored(failure)), false),
+            (Fact::Ended(End::Errored(failure.clone())), false),
             (Fact::Ended(End::Terminated { reason: None }), false),
             (Fact::Ended(End::Cancelled { reason: Some("why".to_owned()) }), false),
-            (Fact::Cancelled(Cancelled { reason: None, until: Timestamp(7) }), false),
+            (Fact::Cancelled(Cancelled { reason: None, until: Timestamp(7), rollback: true }), false),
             (Fact::Ended(End::Terminated { reason: Some("why".to_owned()) }), false),
+            (
+                Fact::Compensating(Compensating {
+                    call: call(),
+                    called_after: Position(9),
+                    failure: Some(failure.clone()),
+                    steps: 2,
+                }),
+                false,
+            ),
+            (Fact::Compensated(compensated), false),
+            (Fact::Rollback(Rollback { reason: Some("why".to_owned()) }), false),
+            (Fact::Reusable(reusable), true),
         ];
         for (fact, has_payload) in facts {
             let (rest, payload) = split(&fact);

@@ -97,6 +97,7 @@ fn report(instance: InstanceUid, epoch: u64, number: u64, seen: u64, then: Then)
         cached: false,
         state: None,
         attributes: Vec::new(),
+        compensated: None,
     }
 }
 
@@ -112,6 +113,7 @@ fn success(uid: InstanceUid, name: &str, after: u64) -> AttemptEnd {
         policy: Policy::default(),
         outcome: AttemptOutcome::Succeeded(Payload::from_text("[1,2]").unwrap()),
         progress: None,
+        marks: everstep_protocol::journal::Marks::default(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! What steps do instead of their own work. A mock stands where the worker runs an attempt, so journal, retries, policies and
 //! timeouts are real.
 
-use everstep_protocol::{Failure, InstanceId, Payload, WorkflowName};
+use everstep_protocol::{CallKind, Failure, InstanceId, Payload, WorkflowName};
 use everstep_sdk::{Error, host::StepInfo};
 use serde::Serialize;
 
@@ -18,6 +18,7 @@ use crate::KitError;
 #[derive(Clone, Debug)]
 #[must_use = "a mock does nothing until the kit is given it"]
 pub struct Mock {
+    kind: CallKind,
     step: String,
     count: Option<u32>,
     workflow: Option<String>,
@@ -38,8 +39,18 @@ pub(crate) enum Turn {
 impl Mock {
     /// Mocks every step of this name, remote ones too.
     pub fn step(name: impl Into<String>) -> Self {
+        Self::of(CallKind::Step, name.into())
+    }
+
+    /// Mocks the compensation of every step of this name (rule P38).
+    pub fn compensation(name: impl Into<String>) -> Self {
+        Self::of(CallKind::Compensation, name.into())
+    }
+
+    const fn of(kind: CallKind, step: String) -> Self {
         Self {
-            step: name.into(),
+            kind,
+            step,
             count: None,
             workflow: None,
             instance: None,
@@ -107,13 +118,14 @@ impl Mock {
         }
     }
 
-    fn scope(&self) -> (&str, Option<u32>, Option<&str>, Option<&str>) {
-        (&self.step, self.count, self.workflow.as_deref(), self.instance.as_deref())
+    fn scope(&self) -> (CallKind, &str, Option<u32>, Option<&str>, Option<&str>) {
+        (self.kind, &self.step, self.count, self.workflow.as_deref(), self.instance.as_deref())
     }
 
     fn check(&self) -> Result<(), KitError> {
-        let problem =
-            |problem: &str| KitError::Invalid(format!("the mock of step {:?}: {problem}", self.step));
+        let problem = |problem: &str| {
+            KitError::Invalid(format!("the mock of {} {:?}: {problem}", self.kind, self.step))
+        };
         if let Some(found) = &self.problem {
             return Err(problem(found));
         }
@@ -129,7 +141,7 @@ impl Mock {
         fn part<T: PartialEq + ?Sized>(wanted: Option<&T>, got: &T, weight: u8) -> Option<u8> {
             wanted.map_or(Some(0), |wanted| (wanted == got).then_some(weight))
         }
-        if self.step != attempt.name.as_str() {
+        if self.kind != attempt.kind || self.step != attempt.name.as_str() {
             return None;
         }
         let instance = part(self.instance.as_deref(), attempt.instance.as_str(), 4)?;

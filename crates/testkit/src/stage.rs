@@ -156,7 +156,8 @@ impl Interceptor for Stage {
         let stage = self.clone();
         let turn = self.board.lock().mocks.turn(attempt);
         let name = format!(
-            "step {:?} #{} of {}/{}, attempt {}",
+            "{} {:?} #{} of {}/{}, attempt {}",
+            attempt.kind,
             attempt.name.as_str(),
             attempt.count,
             attempt.workflow,

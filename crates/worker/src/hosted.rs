@@ -20,6 +20,7 @@ mod linger;
 mod port;
 mod report;
 mod reports;
+mod saga;
 mod sleep;
 
 use std::{
@@ -30,9 +31,9 @@ use std::{
 
 use everstep_engine::{replay::Replay, report::Reporter};
 use everstep_protocol::{
-    Attribute, AttributeName, AttributeValue, Call, Epoch, Failure, InstanceUid, Payload, Position,
+    Attribute, AttributeName, AttributeValue, Call, Epoch, Failure, InstanceUid, Payload, Position, StepKey,
     Timestamp,
-    journal::{Cancelled, ParkCode, Parked},
+    journal::{Cancelled, Compensated, ParkCode, Parked, Rollback},
     message::{Ack, Again, AttemptEnd, Entries, Grant, Held, WorkerItem},
 };
 use everstep_sdk::host::{Body, Host, InstanceInfo};
@@ -79,6 +80,12 @@ pub struct Hosted {
     hold: bool,
     /// The instance was cancelled, as the body knows.
     cancelled: Option<Cancelled>,
+    /// It is to end with a rollback, as the body knows.
+    rollback: Option<Rollback>,
+    /// How its compensations ended.
+    compensated: Option<Compensated>,
+    /// The keys of the steps that have a compensation.
+    undo_keys: HashMap<Call, StepKey>,
     foreign: bool,
     finished: bool,
 }
@@ -216,6 +223,9 @@ impl Hosted {
             stop: Stop::No,
             hold: false,
             cancelled: None,
+            rollback: None,
+            compensated: None,
+            undo_keys: HashMap::new(),
             foreign: false,
             finished: false,
             env,

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use everstep_broker::{Outgoing, Properties, Settle};
 use everstep_protocol::{
     Incarnation, Payload, SessionId,
+    journal::{Undone, UndoneEnd},
     limits::PART_BYTES,
     message::{AttemptEnd, AttemptOutcome, Credit, FromWorker, Open, OpenWait, Report, Then, WorkerItem},
     topology, wire,
@@ -119,7 +120,12 @@ fn report_bytes(report: &Report) -> usize {
     };
     let closed: usize = report.closed.iter().map(|closed| 64 + closed.call.name.as_str().len()).sum();
     let shown = report.state.as_ref().map_or(0, Payload::len) + 400 * report.attributes.len();
-    FRAME_BYTES + results + opened + closed + then + shown
+    let undone = |undone: &Undone| match &undone.end {
+        UndoneEnd::Failed(failure) => FRAME_BYTES + failure.message.len(),
+        UndoneEnd::Done | UndoneEnd::Skipped => FRAME_BYTES,
+    };
+    let compensated: usize = report.compensated.iter().flat_map(|over| &over.steps).map(undone).sum();
+    FRAME_BYTES + results + opened + closed + then + compensated + shown
 }
 
 /// About how many bytes the end of an attempt takes in a message.
@@ -134,6 +140,7 @@ fn open_bytes(open: &Open) -> usize {
         OpenWait::Child(child) => child.input.len(),
         OpenWait::Send(sending) => sending.payload.len(),
         OpenWait::Sleep(_) | OpenWait::SleepUntil(_) | OpenWait::Patch | OpenWait::Instance(_) => 0,
+        OpenWait::Rollback { failure, .. } => failure.as_ref().map_or(0, |failure| failure.message.len()),
     };
     FRAME_BYTES + open.call.name.as_str().len() + input
 }

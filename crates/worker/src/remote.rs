@@ -75,10 +75,12 @@ impl Remotes {
             namespace: grant.namespace,
             workflow: grant.workflow,
             instance: grant.id,
+            kind: grant.call.kind,
             name: grant.call.name,
             count: grant.call.count,
             attempt: grant.attempt,
             key: grant.remote.key,
+            undoes: None,
             policy: grant.remote.policy,
         };
         Order { number: 0, info, run, delay: None, last: grant.progress, progress }

@@ -3,8 +3,8 @@
 use everstep_protocol::{
     Attempt, Failure, Fingerprint, Generation, Payload, Position, Timestamp,
     journal::{
-        Attempted, Cancelled, Child, Closed, Delivered, End, Entry, Fact, Lost, Opened, Other, Outcome,
-        Parked, Patched, Remote, Returned, Sending, Started, Wait,
+        Attempted, Cancelled, Child, Closed, Delivered, End, Entry, Fact, Lost, Marks, Opened, Other,
+        Outcome, Parked, Patched, Remote, Returned, Sending, Started, Wait,
     },
 };
 use serde_json::value::RawValue;
@@ -34,6 +34,7 @@ impl Line {
             "fired" => Fact::Fired { call: need("call", self.call)? },
             "delivered" => Fact::Delivered(self.delivered()?),
             "cancelled" => Fact::Cancelled(Cancelled {
+                rollback: self.rollback,
                 until: moment("until", &need("until", self.until)?)?,
                 reason: self.message,
             }),
@@ -61,6 +62,7 @@ impl Line {
             "returned" => {
                 Fact::Returned(Returned { call: need("call", self.call.clone())?, outcome: self.outcome()? })
             }
+            "compensating" | "compensated" | "rollback" | "reusable" => self.of_saga()?,
             "ended" => Fact::Ended(self.ended()?),
             other => return Err(format!("kind: {other:?} is not known")),
         })
@@ -68,7 +70,7 @@ impl Line {
 
     fn outcome(&mut self) -> Result<Outcome, String> {
         Ok(match need("outcome", self.outcome.take())?.as_str() {
-            "succeeded" => Outcome::Succeeded(payload(&need("output", self.output.take())?)?),
+            "succeeded" => Outcome::Succeeded(self.output()?),
             "failed" => Outcome::Failed {
                 failure: need("error", self.error.take())?.failure()?,
                 retry_at: self.retry_at.take().map(|at| moment("retry_at", &at)).transpose()?,
@@ -78,6 +80,7 @@ impl Line {
     }
 
     fn attempted(mut self) -> Result<Attempted, String> {
+        let marks = self.marks();
         let outcome = self.outcome()?;
         let key = need("key", self.key)?;
         Ok(Attempted {
@@ -93,10 +96,12 @@ impl Line {
             outcome,
             // Only further attempts are given it, and a replay runs none.
             progress: None,
+            marks,
         })
     }
 
     fn opened(self) -> Result<Opened, String> {
+        let marks = self.marks();
         let wait = match need("wait", self.wait)?.as_str() {
             "sleep" => Wait::Sleep { until: moment("until", &need("until", self.until)?)? },
             "event" => Wait::Event {
@@ -111,6 +116,7 @@ impl Line {
                 key: need("key", self.key)?.parse().map_err(|error| format!("key: {error}"))?,
                 fingerprint: fingerprint(self.fingerprint)?,
                 policy: everstep_protocol::Policy::default(),
+                marks,
             }),
             "child" => {
                 let Other { workflow, id } = need("instance", self.instance)?;
@@ -135,6 +141,22 @@ impl Line {
         };
         let called_after = Position(need("called_after", self.called_after)?);
         Ok(Opened { call: need("call", self.call)?, called_after, wait, build: self.build })
+    }
+
+    pub(super) const fn marks(&self) -> Marks {
+        let Self { compensated, sensitive, reused, .. } = *self;
+        Marks { compensated, sensitive, reused }
+    }
+
+    /// A sensitive output is in no export: a test that needs one puts a stand-in there.
+    pub(super) fn output(&self) -> Result<Payload, String> {
+        match &self.output {
+            None if self.sensitive => {
+                Err("output: it is sensitive and not in the export, put another value of its type there"
+                    .to_owned())
+            }
+            output => payload(need("output", output.as_ref())?),
+        }
     }
 
     fn delivered(self) -> Result<Delivered, String> {
@@ -163,7 +185,7 @@ impl Line {
 }
 
 impl Error {
-    fn failure(self) -> Result<Failure, String> {
+    pub(super) fn failure(self) -> Result<Failure, String> {
         Ok(Failure {
             kind: self.kind,
             name: self.name,
@@ -179,7 +201,7 @@ fn fingerprint(text: Option<String>) -> Result<Fingerprint, String> {
     Ok(Fingerprint::from_bytes(digits("fingerprint", &need("fingerprint", text)?)?))
 }
 
-fn need<T>(field: &str, value: Option<T>) -> Result<T, String> {
+pub(super) fn need<T>(field: &str, value: Option<T>) -> Result<T, String> {
     value.ok_or_else(|| format!("{field}: it is missing"))
 }
 
@@ -187,7 +209,7 @@ fn payload(raw: &RawValue) -> Result<Payload, String> {
     Payload::from_text(raw.get()).map_err(|error| error.to_string())
 }
 
-fn digits(field: &str, text: &str) -> Result<[u8; 32], String> {
+pub(super) fn digits(field: &str, text: &str) -> Result<[u8; 32], String> {
     let mut bytes = [0; 32];
     hex::decode_to_slice(text, &mut bytes).map_err(|error| format!("{field}: {error}"))?;
     Ok(bytes)

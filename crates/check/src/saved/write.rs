@@ -29,9 +29,16 @@ impl Line {
             Fact::Opened(opened) => line.of_opened(opened),
             Fact::Fired { .. } | Fact::Retried => line,
             Fact::Delivered(delivered) => line.of_delivered(delivered),
-            Fact::Cancelled(cancelled) => {
-                Self { message: cancelled.reason.clone(), until: Some(cancelled.until.to_string()), ..line }
-            }
+            Fact::Cancelled(cancelled) => Self {
+                message: cancelled.reason.clone(),
+                until: Some(cancelled.until.to_string()),
+                rollback: cancelled.rollback,
+                ..line
+            },
+            Fact::Compensating(compensating) => line.of_compensating(compensating),
+            Fact::Compensated(compensated) => line.of_compensated(compensated),
+            Fact::Rollback(rollback) => Self { message: rollback.reason.clone(), ..line },
+            Fact::Reusable(reusable) => line.of_reusable(reusable),
             Fact::Patched(patched) => Self { called_after: Some(patched.called_after.0), ..line },
             Fact::Closed(closed) => Self { closed_after: Some(closed.after.0), ..line },
             Fact::Lost(lost) => Self {
@@ -44,7 +51,7 @@ impl Line {
                 Self { code: Some(parked.code), message: Some(parked.message.clone()), ..line }
             }
             Fact::Continued(input) => Self { input: Some(raw(input)), ..line },
-            Fact::Returned(returned) => line.of_outcome(&returned.outcome),
+            Fact::Returned(returned) => line.of_outcome(&returned.outcome, false),
             Fact::Ended(end) => line.of_end(end),
         }
     }
@@ -58,19 +65,20 @@ impl Line {
             fingerprint: Some(attempted.input.to_string()),
             build: Some(attempted.build.clone()),
             session: Some(attempted.session),
-            ..self
+            ..self.marked(attempted.marks)
         };
-        line.of_outcome(&attempted.outcome)
+        line.of_outcome(&attempted.outcome, attempted.marks.sensitive)
     }
 
-    fn of_outcome(self, outcome: &Outcome) -> Self {
+    fn of_outcome(self, outcome: &Outcome, sensitive: bool) -> Self {
         match outcome {
             Outcome::Succeeded(output) => {
-                Self { outcome: Some("succeeded".to_owned()), output: Some(raw(output)), ..self }
+                let output = (!sensitive).then(|| raw(output));
+                Self { outcome: Some("succeeded".to_owned()), output, ..self }
             }
             Outcome::Failed { failure, retry_at } => Self {
                 outcome: Some("failed".to_owned()),
-                error: Some(Error::of(failure)),
+                error: Some(if sensitive { Error::redacted(failure) } else { Error::of(failure) }),
                 retry_at: retry_at.map(|at| at.to_string()),
                 ..self
             },
@@ -98,7 +106,7 @@ impl Line {
                 input: Some(raw(&remote.input)),
                 key: Some(remote.key.to_string()),
                 fingerprint: Some(remote.fingerprint.to_string()),
-                ..line
+                ..line.marked(remote.marks)
             },
             Wait::Child(child) => Self {
                 wait: Some("child".to_owned()),
@@ -148,7 +156,12 @@ impl Line {
 }
 
 impl Error {
-    fn of(failure: &Failure) -> Self {
+    /// That of a step whose output is sensitive.
+    fn redacted(failure: &Failure) -> Self {
+        Self { data: None, ..Self::of(failure) }
+    }
+
+    pub(super) fn of(failure: &Failure) -> Self {
         Self {
             kind: failure.kind,
             name: failure.name.clone(),
@@ -160,6 +173,6 @@ impl Error {
 }
 
 /// What is no JSON, which only a damaged store can hold, is written as null.
-fn raw(payload: &Payload) -> Box<RawValue> {
+pub(super) fn raw(payload: &Payload) -> Box<RawValue> {
     RawValue::from_string(payload.as_str().to_owned()).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }

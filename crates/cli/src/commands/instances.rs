@@ -22,7 +22,10 @@ pub(super) async fn run(asking: &Asking, command: InstancesCommand) -> Result<()
         }
         InstancesCommand::Get { instance, journal: true, run } => with_journal(asking, &instance, run).await,
         InstancesCommand::Export(args) => export::export(asking, args).await,
-        InstancesCommand::Terminate { instance, reason } => {
+        InstancesCommand::Terminate { instance, reason, rollback: true } => {
+            operate(asking, &instance, "terminate", Some(&Rollback { reason, rollback: true })).await
+        }
+        InstancesCommand::Terminate { instance, reason, rollback: false } => {
             let InstanceArgs { workflow, id } = instance;
             print_instance(asking, &asking.client.terminate(&workflow, &id, reason.as_deref()).await?)
         }
@@ -33,12 +36,12 @@ pub(super) async fn run(asking: &Asking, command: InstancesCommand) -> Result<()
         InstancesCommand::Retry { instance } => operate(asking, &instance, "retry", None::<&()>).await,
         InstancesCommand::Pause { instance } => operate(asking, &instance, "pause", None::<&()>).await,
         InstancesCommand::Resume { instance } => operate(asking, &instance, "resume", None::<&()>).await,
-        InstancesCommand::Cancel { instance, reason, within } => {
-            operate(asking, &instance, "cancel", Some(&Cancel { reason, within })).await
+        InstancesCommand::Cancel { instance, reason, within, rollback } => {
+            operate(asking, &instance, "cancel", Some(&Cancel { reason, within, rollback })).await
         }
-        InstancesCommand::Restart { instance, from, count } => {
+        InstancesCommand::Restart { instance, from, count, reuse } => {
             let from = from.map(|name| From { name, count });
-            operate(asking, &instance, "restart", Some(&Restart { from })).await
+            operate(asking, &instance, "restart", Some(&Restart { from, reuse })).await
         }
         InstancesCommand::Delete { instance, terminate } => delete(asking, &instance, terminate).await,
     }
@@ -50,6 +53,15 @@ struct Cancel {
     reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     within: Option<String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    rollback: bool,
+}
+
+#[derive(Serialize)]
+struct Rollback {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    rollback: bool,
 }
 
 #[derive(Serialize)]
@@ -61,6 +73,8 @@ struct PinTo {
 struct Restart {
     #[serde(skip_serializing_if = "Option::is_none")]
     from: Option<From>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    reuse: bool,
 }
 
 #[derive(Serialize)]

@@ -1,6 +1,6 @@
 //! What people do to an instance. Each operation has an id: repeated, it gets its first answer (rule W4).
 
-use everstep_engine::{Answer, Input, What, decide::Prepared, keep::keep, start::NameKey};
+use everstep_engine::{Answer, Input, What, decide::Prepared, keep::keep, reuse::reuse, start::NameKey};
 use everstep_protocol::{Call, InstanceUid, Millis, Pin, Position, Run, journal::Entry, limits::PART_BYTES};
 use everstep_store::Range;
 
@@ -11,6 +11,8 @@ use crate::error::Error;
 const COPY_BYTES_MAX: u64 = 64 << 20;
 /// How often a restart is prepared again, since the instance has moved on.
 const PREPARED_MAX: u32 = 5;
+
+const RESTARTING: &str = "restart an instance";
 
 impl Handle {
     /// Lets what runs finish, and nothing more begin (rule P29).
@@ -33,7 +35,32 @@ impl Handle {
         within: Option<Millis>,
     ) -> Result<Answer, Error> {
         let within = within.unwrap_or(self.shared.settings.cancel_within);
-        self.on("cancel an instance", &name, What::Cancel { operation, reason, within }).await
+        let what = What::Cancel { operation, reason, within, rollback: false };
+        self.on("cancel an instance", &name, what).await
+    }
+
+    /// Cancels an instance and has its compensations run when it ends with that, or when its time is over (rule P38).
+    pub async fn cancel_and_roll_back(
+        &self,
+        name: NameKey,
+        operation: String,
+        reason: Option<String>,
+        within: Option<Millis>,
+    ) -> Result<Answer, Error> {
+        let within = within.unwrap_or(self.shared.settings.cancel_within);
+        let what = What::Cancel { operation, reason, within, rollback: true };
+        self.on("cancel an instance", &name, what).await
+    }
+
+    /// Stops an instance where it stands, has its compensations run, and then ends it as terminated (rule P38). It is open until a
+    /// worker has done that.
+    pub async fn roll_back(
+        &self,
+        name: NameKey,
+        operation: String,
+        reason: Option<String>,
+    ) -> Result<Answer, Error> {
+        self.on("roll an instance back", &name, What::Rollback { operation, reason }).await
     }
 
     /// Ends an instance now (rule P30).
@@ -73,26 +100,49 @@ impl Handle {
         operation: String,
         from: Option<Call>,
     ) -> Result<Answer, Error> {
-        const DOING: &str = "restart an instance";
         let Some(step) = from else {
-            return self.on(DOING, &name, What::Restart { operation, prepared: None }).await;
+            return self.on(RESTARTING, &name, What::Restart { operation, prepared: None }).await;
         };
+        let prepare =
+            |entries: &[Entry]| keep(entries, &step).ok_or_else(|| Error::UnknownStep(step.to_string()));
+        self.restart_prepared(name, operation, prepare).await
+    }
+
+    /// Runs an instance again from the beginning, in a new run whose steps get the outputs of the run before where they have the same
+    /// input (rule L4).
+    ///
+    /// Errors: [`Error::JournalTooLarge`]; nothing has changed.
+    pub async fn restart_and_reuse(&self, name: NameKey, operation: String) -> Result<Answer, Error> {
+        let prepare = |entries: &[Entry]| {
+            reuse(entries).ok_or_else(|| Error::UnknownStep("the first entry".to_owned()))
+        };
+        self.restart_prepared(name, operation, prepare).await
+    }
+
+    async fn restart_prepared(
+        &self,
+        name: NameKey,
+        operation: String,
+        prepare: impl Fn(&[Entry]) -> Result<Vec<Entry>, Error> + Send,
+    ) -> Result<Answer, Error> {
         for _ in 0..PREPARED_MAX {
             let Some(view) = self.shared.store.instance(&name).await? else {
                 return Ok(Answer::NotFound);
             };
             let entries = self.whole_journal(view.uid, view.run).await?;
             let seen = entries.last().map_or(Position(0), |entry| entry.position);
-            let kept = keep(&entries, &step);
+            let kept = prepare(&entries);
             // An operation that was done before is told so, whatever the journal is by now; its run is none that exists.
-            let unknown = kept.is_none();
-            let from = if unknown { Run(0) } else { view.run };
-            let prepared = Some(Prepared { from, seen, entries: kept.unwrap_or_default() });
+            let (from, entries, refused) = match kept {
+                Ok(entries) => (view.run, entries, None),
+                Err(refused) => (Run(0), Vec::new(), Some(refused)),
+            };
+            let prepared = Some(Prepared { from, seen, entries });
             let what = What::Restart { operation: operation.clone(), prepared };
-            match self.ask(DOING, Input::On { instance: view.uid, what }).await?.answer {
-                Answer::Moved if unknown => return Err(Error::UnknownStep(step.to_string())),
-                Answer::Moved => {}
-                answer => return Ok(answer),
+            match (self.ask(RESTARTING, Input::On { instance: view.uid, what }).await?.answer, refused) {
+                (Answer::Moved, Some(refused)) => return Err(refused),
+                (Answer::Moved, None) => {}
+                (answer, _) => return Ok(answer),
             }
         }
         Ok(Answer::Moved)

@@ -27,6 +27,8 @@ const WITHIN_MAX: Millis = Millis(86_400_000);
 struct TerminateBody {
     #[serde(default)]
     reason: Option<String>,
+    #[serde(default)]
+    rollback: bool,
 }
 
 #[derive(Default, Deserialize)]
@@ -36,6 +38,8 @@ struct CancelBody {
     reason: Option<String>,
     #[serde(default)]
     within: Option<String>,
+    #[serde(default)]
+    rollback: bool,
 }
 
 #[derive(Default, Deserialize)]
@@ -43,6 +47,8 @@ struct CancelBody {
 struct RestartBody {
     #[serde(default)]
     from: Option<FromCall>,
+    #[serde(default)]
+    reuse: bool,
 }
 
 /// The call that a restart begins at: a step, its first, unless it says otherwise.
@@ -88,19 +94,28 @@ pub(super) async fn resume(Asked { handle, name, operation, body }: Asked) -> Re
     answered(&handle, Kind::Resume, &name, answer).await
 }
 
-/// `POST .../{id}/cancel`, with an optional body `{"reason", "within"}`; `within` is a duration such as `5 min`.
+/// `POST .../{id}/cancel`, with an optional body `{"reason", "within", "rollback"}`; `within` is a duration such as `5 min`.
 pub(super) async fn cancel(Asked { handle, name, operation, body }: Asked) -> Result<Response, Refusal> {
-    let CancelBody { reason, within } = body.read()?;
+    let CancelBody { reason, within, rollback } = body.read()?;
     let reason = checked(reason)?;
     let within = within.map(|text| read_within(&text)).transpose()?;
-    let answer = handle.cancel(name.clone(), operation, reason, within).await?;
+    let answer = if rollback {
+        handle.cancel_and_roll_back(name.clone(), operation, reason, within).await?
+    } else {
+        handle.cancel(name.clone(), operation, reason, within).await?
+    };
     answered(&handle, Kind::Cancel, &name, answer).await
 }
 
-/// `POST .../{id}/terminate`, with an optional body `{"reason"}`.
+/// `POST .../{id}/terminate`, with an optional body `{"reason", "rollback"}`.
 pub(super) async fn terminate(Asked { handle, name, operation, body }: Asked) -> Result<Response, Refusal> {
-    let TerminateBody { reason } = body.read()?;
-    let answer = handle.terminate(name.clone(), operation, checked(reason)?).await?;
+    let TerminateBody { reason, rollback } = body.read()?;
+    let reason = checked(reason)?;
+    if rollback {
+        let answer = handle.roll_back(name.clone(), operation, reason).await?;
+        return answered(&handle, Kind::Rollback, &name, answer).await;
+    }
+    let answer = handle.terminate(name.clone(), operation, reason).await?;
     answered(&handle, Kind::Terminate, &name, answer).await
 }
 
@@ -129,11 +144,20 @@ pub(super) async fn unpin(Asked { handle, name, operation, body }: Asked) -> Res
     answered(&handle, Kind::Pin, &name, answer).await
 }
 
-/// `POST .../{id}/restart`, with an optional body `{"from": {"name", "count", "kind"}}`.
+/// `POST .../{id}/restart`, with an optional body `{"from": {"name", "count", "kind"}}` or `{"reuse": true}`.
 pub(super) async fn restart(Asked { handle, name, operation, body }: Asked) -> Result<Response, Refusal> {
-    let RestartBody { from } = body.read()?;
+    let RestartBody { from, reuse } = body.read()?;
     let from = from.map(call).transpose()?;
-    let answer = handle.restart(name.clone(), operation, from).await?;
+    if reuse && from.is_some() {
+        let detail =
+            "reuse true is refused together with from: a restart from a step keeps what came before it";
+        return Err(Refusal::Body(detail.to_owned()));
+    }
+    let answer = if reuse {
+        handle.restart_and_reuse(name.clone(), operation).await?
+    } else {
+        handle.restart(name.clone(), operation, from).await?
+    };
     answered(&handle, Kind::Restart, &name, answer).await
 }
 

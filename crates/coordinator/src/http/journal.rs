@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use axum::{Json, extract::State};
 use everstep_protocol::{
     Position, Run,
-    journal::{Attempted, Delivered, End, Entry, Fact, Opened, Outcome, Wait},
+    journal::{Attempted, Delivered, End, Entry, Fact, Marks, Opened, Outcome, Wait},
 };
 use everstep_store::Range;
 use serde::{Deserialize, Serialize};
@@ -15,6 +15,7 @@ use super::{
     extract::{InstancePath, Strict, limit},
     instances::not_found,
     problem::Refusal,
+    rollback::{RollbackView, UndoneView},
     view::{CallView, Error, InstanceName, raw, time},
 };
 use crate::Handle;
@@ -43,6 +44,7 @@ pub(super) struct Page {
 }
 
 /// One entry; which fields it has depends on `kind`.
+#[allow(clippy::struct_excessive_bools, reason = "each is a field of the JSON that it is")]
 #[derive(Debug, Default, Serialize)]
 pub(super) struct EntryView {
     position: u64,
@@ -127,6 +129,24 @@ pub(super) struct EntryView {
     code: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
+    /// The step has a compensation.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    compensated: bool,
+    /// The output is sensitive, and so left out (rule P44).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    sensitive: bool,
+    /// The output is that of an earlier run (rule L4).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    reused: bool,
+    /// Of a cancel: compensations run if the body ends with it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    rollback: bool,
+    /// How many compensations there are to run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    steps: Option<u64>,
+    /// How each compensation ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    compensations: Option<Vec<UndoneView>>,
 }
 
 /// `GET .../{id}/journal`, of the current run, or of an earlier one with `?run=`.
@@ -199,17 +219,43 @@ impl From<Entry> for EntryView {
             Fact::Closed(closed) => Self { closed_after: Some(closed.after.0), ..start },
             Fact::Fired { .. } | Fact::Retried => start,
             Fact::Patched(patched) => Self { called_after: Some(patched.called_after.0), ..start },
-            Fact::Cancelled(cancelled) => {
-                Self { message: cancelled.reason, until: Some(time(cancelled.until)), ..start }
+            Fact::Cancelled(cancelled) => Self {
+                message: cancelled.reason,
+                until: Some(time(cancelled.until)),
+                rollback: cancelled.rollback,
+                ..start
+            },
+            Fact::Compensating(compensating) => Self {
+                called_after: Some(compensating.called_after.0),
+                error: compensating.failure.map(Error::from),
+                steps: Some(compensating.steps),
+                ..start
+            },
+            Fact::Compensated(compensated) => {
+                let compensations = RollbackView::over(compensated).into_compensations();
+                Self { compensations: Some(compensations), ..start }
             }
             Fact::Continued(input) => Self { input: Some(raw(&input)), ..start },
-            Fact::Returned(returned) => start.outcome(returned.outcome),
+            Fact::Returned(returned) => start.outcome(returned.outcome, false),
+            Fact::Rollback(rollback) => Self { message: rollback.reason, ..start },
+            Fact::Reusable(reusable) => Self {
+                call: Some(CallView::from(&reusable.call)),
+                key: Some(reusable.key.to_string()),
+                fingerprint: Some(reusable.input.to_string()),
+                output: (!reusable.marks.sensitive).then(|| raw(&reusable.output)),
+                ..start.marked(reusable.marks)
+            },
             Fact::Ended(end) => start.ended(end),
         }
     }
 }
 
 impl EntryView {
+    fn marked(self, marks: Marks) -> Self {
+        let Marks { compensated, sensitive, reused } = marks;
+        Self { compensated, sensitive, reused, ..self }
+    }
+
     fn attempted(self, attempted: Attempted) -> Self {
         let begun = Self {
             attempt: Some(attempted.attempt.0),
@@ -219,19 +265,20 @@ impl EntryView {
             fingerprint: Some(attempted.input.to_string()),
             build: Some(attempted.build.to_string()),
             session: Some(attempted.session.to_string()),
-            ..self
+            ..self.marked(attempted.marks)
         };
-        begun.outcome(attempted.outcome)
+        begun.outcome(attempted.outcome, attempted.marks.sensitive)
     }
 
-    fn outcome(self, outcome: Outcome) -> Self {
+    fn outcome(self, outcome: Outcome, sensitive: bool) -> Self {
         match outcome {
             Outcome::Succeeded(output) => {
-                Self { outcome: Some("succeeded"), output: Some(raw(&output)), ..self }
+                let output = (!sensitive).then(|| raw(&output));
+                Self { outcome: Some("succeeded"), output, ..self }
             }
             Outcome::Failed { failure, retry_at } => Self {
                 outcome: Some("failed"),
-                error: Some(Error::from(failure)),
+                error: Some(if sensitive { Error::redacted(failure) } else { Error::from(failure) }),
                 retry_at: retry_at.map(time),
                 ..self
             },
@@ -257,7 +304,7 @@ impl EntryView {
                 key: Some(remote.key.to_string()),
                 fingerprint: Some(remote.fingerprint.to_string()),
                 input: Some(raw(&remote.input)),
-                ..opening
+                ..opening.marked(remote.marks)
             },
             Wait::Child(child) => Self {
                 wait: Some("child"),
@@ -332,5 +379,56 @@ mod tests {
             r#""input":{"total":1.10}}"#
         );
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn p44_a_sensitive_output_is_in_no_journal_that_is_shown() {
+        let call = everstep_protocol::Call {
+            kind: everstep_protocol::CallKind::Step,
+            name: everstep_protocol::CallName::new("log in").unwrap(),
+            count: 1,
+        };
+        let secret = || Payload::from_text(r#""hunter2""#).unwrap();
+        let input = everstep_protocol::Fingerprint::of(&Payload::null()).unwrap();
+        let key =
+            everstep_protocol::StepKey::derive(uuid::Uuid::nil(), 1, "step", "log in", 1, &secret()).unwrap();
+        let marks = Marks { sensitive: true, ..Marks::default() };
+        let attempted = |outcome| {
+            Fact::Attempted(Attempted {
+                call: call.clone(),
+                attempt: everstep_protocol::Attempt(1),
+                called_after: Position(1),
+                started_at: Timestamp(0),
+                key,
+                input,
+                policy: everstep_protocol::Policy::default(),
+                build: "b".parse().unwrap(),
+                session: everstep_protocol::SessionId::generate(),
+                outcome,
+                progress: None,
+                marks,
+            })
+        };
+        let failure = everstep_protocol::Failure {
+            data: Some(secret()),
+            ..everstep_protocol::Failure::new(everstep_protocol::FailureKind::Error, "busy")
+        };
+        let facts = [
+            attempted(Outcome::Succeeded(secret())),
+            attempted(Outcome::Failed { failure, retry_at: None }),
+            Fact::Reusable(everstep_protocol::journal::Reusable {
+                call: call.clone(),
+                key,
+                input,
+                policy: everstep_protocol::Policy::default(),
+                marks,
+                output: secret(),
+            }),
+        ];
+        for fact in facts {
+            let view = EntryView::from(Entry { position: Position(2), at: Timestamp(0), fact });
+            let text = serde_json::to_string(&view).unwrap();
+            assert!(text.contains(r#""sensitive":true"#) && !text.contains("hunter2"), "{text}");
+        }
     }
 }

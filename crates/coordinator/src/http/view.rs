@@ -1,9 +1,10 @@
 //! The JSON of an instance. Shown, never stored; derived from what the store read at one moment (promise 6).
 
+use super::rollback::RollbackView;
 use everstep_engine::{Status, rows::WaitKind};
 use everstep_protocol::{
     Call, CallKind, EventType, Failure, Payload, Pin, Timestamp,
-    journal::{End, Other},
+    journal::{Compensated, End, Other},
 };
 use everstep_store::{ChildView, InstanceView, StatusWord, UnreadView, WaitView};
 use serde::Serialize;
@@ -62,6 +63,9 @@ pub(super) struct Instance {
     /// How many children it has started.
     #[serde(skip_serializing_if = "Option::is_none")]
     children_total: Option<u64>,
+    /// Its compensations, if they run or have run (rule P39).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rollback: Option<RollbackView>,
 }
 
 /// An instance of the same namespace, by its name.
@@ -176,7 +180,7 @@ pub(super) struct Page {
 
 impl From<InstanceView> for Instance {
     fn from(view: InstanceView) -> Self {
-        let (reason, events_hint) = (reason(&view), hint(&view));
+        let (reason, events_hint, rollback) = (reason(&view), hint(&view), RollbackView::of(&view));
         let waits = view.waiting.iter().map(|wait| Wait::of(wait, &view)).collect();
         let (output, error, termination) = end(view.end);
         Self {
@@ -215,6 +219,7 @@ impl From<InstanceView> for Instance {
             parent: view.parent.as_ref().map(|parent| InstanceName::from(&parent.name)),
             children_total: (view.children_total > 0).then_some(view.children_total),
             children: view.children.iter().map(Child::from).collect(),
+            rollback,
         }
     }
 }
@@ -232,6 +237,9 @@ fn reason(view: &InstanceView) -> Option<Reason> {
             Some(plain("not_served", Some(message), view.ready_at.map(time)))
         }
         StatusWord::Queued => Some(plain("ready", None, view.ready_at.map(time))),
+        StatusWord::Running if view.control.compensating_at.is_some() => {
+            Some(plain("compensating", None, view.control.compensating_at.map(time)))
+        }
         StatusWord::Running if view.control.cancel.is_some() => Some(plain("cancelling", None, None)),
         StatusWord::Running | StatusWord::Pausing => Some(plain("steps", None, None)),
         StatusWord::Paused => Some(plain("paused", None, view.control.paused_at.map(time))),
@@ -350,6 +358,20 @@ impl Wait {
     }
 }
 
+impl Instance {
+    /// How its compensations ended.
+    pub(super) fn compensated(&mut self, compensated: Compensated) {
+        self.rollback = Some(RollbackView::over(compensated));
+    }
+}
+
+impl Error {
+    /// That of a step whose output is sensitive: its data may tell of it (rule P44).
+    pub(super) fn redacted(failure: Failure) -> Self {
+        Self { data: None, ..Self::from(failure) }
+    }
+}
+
 impl From<Failure> for Error {
     fn from(failure: Failure) -> Self {
         Self {
@@ -382,9 +404,10 @@ pub(super) fn raw_text(text: &str) -> Box<RawValue> {
 #[cfg(test)]
 mod tests {
     //! Proves the JSON of each status. Not: that the store derives the right one.
+    use everstep_engine::rows::Control;
     use everstep_protocol::{
         CallName, Epoch, FailureKind, Generation, InstanceUid, Namespace, Position, Run, WorkflowName,
-        journal::{ParkCode, Parked},
+        journal::{ParkCode, Parked, Undone, UndoneEnd},
     };
     use serde_json::{Value, json};
 
@@ -559,6 +582,35 @@ mod tests {
             json(InstanceView { parked: Some((Timestamp(0), parked)), ..view(StatusWord::Attention) });
         assert_eq!(shown["attention"]["code"], "journal_mismatch");
         assert_eq!(shown["reason"], Value::Null);
+    }
+
+    #[test]
+    fn p38_p39_compensations_are_a_reason_to_run_and_listed_when_they_are_over() {
+        let control = Control { compensating_at: Some(Timestamp(0)), ..Control::default() };
+        let shown = json(InstanceView { control, ..view(StatusWord::Running) });
+        assert_eq!(
+            (&shown["reason"]["kind"], &shown["rollback"]["state"]),
+            (&json!("compensating"), &json!("compensating"))
+        );
+        let call = Call { kind: CallKind::Compensation, name: CallName::new("reserve").unwrap(), count: 1 };
+        let undone = |end| Undone { call: call.clone(), end };
+        let failed = UndoneEnd::Failed(Failure::new(FailureKind::Error, "jammed"));
+        let mut ended = Instance::from(view(StatusWord::Errored));
+        assert!(serde_json::to_value(&ended).unwrap().get("rollback").is_none());
+        ended.compensated(Compensated {
+            steps: vec![undone(UndoneEnd::Done), undone(failed), undone(UndoneEnd::Skipped)],
+            more: 2,
+        });
+        let rollback = &serde_json::to_value(&ended).unwrap()["rollback"];
+        let outcomes: Vec<_> = rollback["compensations"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|undone| undone["outcome"].clone())
+            .collect();
+        assert_eq!((rollback["state"].clone(), rollback["more"].clone()), (json!("over"), json!(2)));
+        assert_eq!(outcomes, [json!("done"), json!("failed"), json!("skipped")]);
+        assert_eq!(rollback["compensations"][1]["error"]["message"], "jammed");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use everstep_protocol::{
     Position, Run,
-    journal::{Cancelled, Fact, Started},
+    journal::{Cancelled, Fact, Rollback, Started},
     message::Again,
 };
 
@@ -44,7 +44,13 @@ fn carry_cancel(draft: &mut Draft<'_>, again: &Again) {
     let Some((control, cancel)) = draft.control.and_then(|control| Some((control, control.cancel?))) else {
         return;
     };
-    draft.append(Fact::Cancelled(Cancelled { reason: again.cancelled.clone(), until: cancel.until }));
+    let reason = again.cancelled.clone();
+    // A rollback without a deadline came after the last thing that the body saw: it meets this generation at its beginning. What
+    // the one before did stays done, as with every generation that goes on.
+    draft.append(match cancel.until {
+        Some(until) => Fact::Cancelled(Cancelled { reason, until, rollback: cancel.rollback }),
+        None => Fact::Rollback(Rollback { reason }),
+    });
     let cancel = Cancel { position: draft.head.position, ..cancel };
     draft.set_control(Control { cancel: Some(cancel), ..control });
 }

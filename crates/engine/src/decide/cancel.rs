@@ -6,7 +6,7 @@ use everstep_protocol::{
     journal::{Cancelled, Fact},
 };
 
-use super::{Draft, control};
+use super::{Draft, control, rollback};
 use crate::{
     effect::{Answer, Change},
     letter::Said,
@@ -14,46 +14,51 @@ use crate::{
     transition::Operation,
 };
 
-/// Asks once: a second cancel changes nothing.
-pub(super) fn cancel(
-    draft: &mut Draft<'_>,
-    operation: &str,
-    reason: Option<&String>,
-    within: Millis,
-) -> Answer {
-    control::gated(draft, Operation::Cancel, operation, |draft| once(draft, reason, within))
+/// How to cancel.
+pub(super) struct Asked<'a> {
+    pub(super) reason: Option<&'a String>,
+    pub(super) within: Millis,
+    /// Whether compensations run when the body ends with it (rule P38).
+    pub(super) rollback: bool,
+}
+
+/// Asks once: a second cancel changes nothing, and so does one while compensations run.
+pub(super) fn cancel(draft: &mut Draft<'_>, operation: &str, asked: &Asked<'_>) -> Answer {
+    control::gated(draft, Operation::Cancel, operation, |draft| once(draft, asked))
 }
 
 /// An open instance is asked to end, if it was not before; so are its attached children.
-pub(super) fn once(draft: &mut Draft<'_>, reason: Option<&String>, within: Millis) -> Answer {
-    if draft.control.is_some_and(|control| control.cancel.is_some()) {
+pub(super) fn once(draft: &mut Draft<'_>, asked: &Asked<'_>) -> Answer {
+    if draft.is_compensating() || draft.control.is_some_and(|control| control.cancel.is_some()) {
         return Answer::Nothing;
     }
     if draft.is_paused() {
         draft.lift_pause();
         draft.tell_pause(false);
     }
-    let until = draft.context.now.plus(within);
-    draft.append(Fact::Cancelled(Cancelled { reason: reason.cloned(), until }));
+    let until = draft.context.now.plus(asked.within);
+    let (reason, rollback) = (asked.reason.cloned(), asked.rollback);
+    draft.append(Fact::Cancelled(Cancelled { reason: reason.clone(), until, rollback }));
     draft.head.waits = 0;
     draft.changes.push(Change::Calls);
-    let cancel = Cancel { position: draft.head.position, until };
+    let cancel = Cancel { position: draft.head.position, until: Some(until), rollback };
     draft.set_control(Control { cancel: Some(cancel), ..Control::default() });
-    draft.cascade(None, Said::Cancel { reason: reason.cloned(), within });
+    draft.cascade(None, Said::Cancel { reason, within: asked.within });
     draft.wake();
     Answer::Done
 }
 
-/// Its time is over: what has not ended by itself is ended.
+/// Its time is over: what has not ended by itself is ended, after its compensations if the cancel wants a rollback.
 pub(super) fn overdue(draft: &mut Draft<'_>) -> Answer {
-    let over = draft
-        .control
-        .and_then(|control| control.cancel)
-        .is_some_and(|cancel| cancel.until <= draft.context.now);
-    if draft.head.status.is_ended() || !over {
-        return Answer::Nothing;
+    let cancel = draft.control.and_then(|control| control.cancel);
+    let over = cancel.filter(|cancel| cancel.until.is_some_and(|until| until <= draft.context.now));
+    let Some(cancel) = over.filter(|_| !draft.head.status.is_ended()) else { return Answer::Nothing };
+    let reason = Some("it was cancelled and did not end by its deadline".to_owned());
+    if cancel.rollback {
+        rollback::begin(draft, reason);
+    } else {
+        control::end_now(draft, reason);
     }
-    control::end_now(draft, Some("it was cancelled and did not end by its deadline".to_owned()));
     Answer::Done
 }
 

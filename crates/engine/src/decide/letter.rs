@@ -37,9 +37,10 @@ pub(super) fn take(draft: &mut Draft<'_>, letter: &Letter) -> Answer {
             control::end_now(draft, reason.clone());
             Answer::Done
         }),
-        Said::Cancel { reason, within } => {
-            of_parent(draft, caller, |draft| cancel::once(draft, reason.as_ref(), *within))
-        }
+        Said::Cancel { reason, within } => of_parent(draft, caller, |draft| {
+            let asked = cancel::Asked { reason: reason.as_ref(), within: *within, rollback: false };
+            cancel::once(draft, &asked)
+        }),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The holder reports: results are appended, waits opened, and the lease goes on or ends.
 
 use everstep_protocol::{
-    BuildName, FailureKind, Policy, Position, SessionId,
+    BuildName, Call, CallKind, FailureKind, Policy, Position, SessionId,
     journal::{Entry, Fact, ParkCode, Parked, Wait},
     limits::STATE_BYTES,
     message::{Ack, AttemptOutcome, CoordinatorItem, FenceReason, OpenWait, Report, Taken, Then},
@@ -91,7 +91,9 @@ fn take(draft: &mut Draft<'_>, session: SessionId, build: &BuildName, report: &R
     }
     let ended_by_cancel = draft.is_cancelled_after(report.seen);
     for entry in &written {
-        if ended_by_cancel {
+        if matches!(entry.fact, Fact::Compensating(_)) {
+            draft.compensates();
+        } else if ended_by_cancel {
             count_outcome(draft, entry);
         } else {
             open_waits(draft, entry, report);
@@ -231,8 +233,10 @@ const fn is_endless(policy: &Policy) -> bool {
 
 /// The calls of this report were open when the instance was cancelled: nothing waits for them (rule P30).
 fn count_outcome(draft: &mut Draft<'_>, entry: &Entry) {
-    if matches!(&entry.fact, Fact::Attempted(attempted) if attempted.retry_at().is_none()) {
-        draft.head.steps = draft.head.steps.saturating_add(1);
+    if let Fact::Attempted(attempted) = &entry.fact
+        && attempted.retry_at().is_none()
+    {
+        draft.count_step(&attempted.call);
     }
 }
 
@@ -250,7 +254,7 @@ fn open_waits(draft: &mut Draft<'_>, entry: &Entry, report: &Report) {
                 });
             }
             Some(_) => {}
-            None => draft.head.steps = draft.head.steps.saturating_add(1),
+            None => draft.count_step(&attempted.call),
         },
         Fact::Opened(opened) => match &opened.wait {
             Wait::Sleep { until } => {
@@ -285,6 +289,10 @@ fn open_waits(draft: &mut Draft<'_>, entry: &Entry, report: &Report) {
         | Fact::Continued(_)
         | Fact::Ended(_)
         | Fact::Returned(_)
+        | Fact::Compensating(_)
+        | Fact::Compensated(_)
+        | Fact::Rollback(_)
+        | Fact::Reusable(_)
         | Fact::Delivered(_) => {}
     }
     if let Fact::Opened(opened) = &entry.fact
@@ -317,6 +325,13 @@ fn suspend(draft: &mut Draft<'_>) -> Answer {
 }
 
 impl Draft<'_> {
+    /// A step has its outcome; compensations are not limited (rule P4).
+    pub(super) fn count_step(&mut self, call: &Call) {
+        if call.kind == CallKind::Step {
+            self.head.steps = self.head.steps.saturating_add(1);
+        }
+    }
+
     pub(super) fn open_wait(&mut self, wait: WaitRow) {
         self.head.waits += 1;
         self.changes.push(Change::Wait(wait));

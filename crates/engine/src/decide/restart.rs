@@ -61,8 +61,10 @@ pub(super) fn restart(draft: &mut Draft<'_>, operation: &str, prepared: Option<&
 impl Draft<'_> {
     /// Appends an entry as it was, with the time that it was written at.
     fn copy(&mut self, entry: &Entry) {
-        if matches!(&entry.fact, Fact::Attempted(attempted) if attempted.retry_at().is_none()) {
-            self.head.steps = self.head.steps.saturating_add(1);
+        if let Fact::Attempted(attempted) = &entry.fact
+            && attempted.retry_at().is_none()
+        {
+            self.count_step(&attempted.call);
         }
         self.append(entry.fact.clone());
         if let Some(last) = self.entries.last_mut() {

@@ -158,6 +158,7 @@ fn conclude(
         session: from.session,
         outcome,
         progress: from.progress.filter(|_| retry_at.is_some()).cloned(),
+        marks: row.remote.marks,
     }));
     if let Some(due_at) = retry_at {
         let progress = from.progress.or(row.progress.as_ref()).cloned();

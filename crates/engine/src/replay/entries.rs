@@ -1,7 +1,7 @@
 //! What each kind of entry does to the calls that the body has open.
 
 use everstep_protocol::{
-    Call, Payload,
+    Call, CallKind, Payload,
     journal::{
         Attempted, Cancelled, Child, Closed, Delivered, Entry, Fact, Lost, Opened, Outcome, Parked, Patched,
         Progress, Returned, Sending, Wait,
@@ -70,6 +70,10 @@ impl Replay {
             | Fact::Parked(_)
             | Fact::Retried
             | Fact::Continued(_)
+            | Fact::Compensating(_)
+            | Fact::Compensated(_)
+            | Fact::Rollback(_)
+            | Fact::Reusable(_)
             | Fact::Ended(_) => return,
         };
         if opens {
@@ -232,8 +236,20 @@ impl Replay {
         Ok(Fed::Resolve { number, result: Ok(Payload::from_trusted("true".to_owned())) })
     }
 
+    /// The beginning of compensations is on record: that is all its call waits for.
+    pub(super) fn recorded(&mut self, entry: &Entry, call: &Call) -> Result<Fed, Parked> {
+        let Some((number, _)) = self.target(entry, call)? else {
+            return Ok(Fed::Nothing);
+        };
+        self.calls.remove(&number);
+        Ok(Fed::Resolve { number, result: Ok(Payload::null()) })
+    }
+
+    /// Compensations are no work that a cancel could end: their body is over.
     pub(super) fn cancelled(&self, cancelled: &Cancelled) -> Fed {
-        let numbers = self.calls.keys().copied().filter(|number| self.is_open(*number)).collect();
+        let is_work = |made: &Made| !matches!(made.call.kind, CallKind::Rollback | CallKind::Compensation);
+        let numbers = self.calls.iter().filter(|(number, made)| self.is_open(**number) && is_work(made));
+        let numbers = numbers.map(|(number, _)| *number).collect();
         Fed::Cancel { numbers, failure: cancelled_failure(cancelled) }
     }
 

@@ -1,6 +1,8 @@
 //! One call of a body, as replay keeps it.
 
-use everstep_protocol::{Attempt, Call, Payload, Policy, Position, StepKey, Timestamp};
+use std::collections::HashMap;
+
+use everstep_protocol::{Attempt, Call, Fingerprint, Payload, Policy, Position, StepKey, Timestamp};
 
 use super::{Asked, Next, Start};
 
@@ -47,13 +49,6 @@ pub(super) enum State {
 impl Made {
     /// What may run of it.
     pub(super) fn next(&mut self, number: u64) -> Vec<Next> {
-        let start = |attempt, made: &Self| Start {
-            number,
-            attempt,
-            pinned: made.pinned,
-            first_at: made.first_at,
-            progress: made.progress.clone(),
-        };
         match self.asked {
             Asked::Sleep
             | Asked::Remote(_)
@@ -61,9 +56,36 @@ impl Made {
             | Asked::Patch
             | Asked::Child(_)
             | Asked::Instance
-            | Asked::Send(_) => vec![Next::Open { number }],
-            Asked::Step(_) if self.losses.is_empty() => vec![Next::Start(start(self.attempt, self))],
-            Asked::Step(_) => self.losses.iter().map(|attempt| Next::Charge(start(*attempt, self))).collect(),
+            | Asked::Send(_)
+            | Asked::Rollback => vec![Next::Open { number }],
+            Asked::Step(_) if self.losses.is_empty() => vec![Next::Start(self.start(number, self.attempt))],
+            Asked::Step(_) => {
+                self.losses.iter().map(|attempt| Next::Charge(self.start(number, *attempt))).collect()
+            }
+        }
+    }
+
+    /// The output of an earlier run, for a step without an attempt in this one whose input is the same (rule L4).
+    pub(super) fn reuse(
+        &self,
+        number: u64,
+        reusable: &mut HashMap<Call, (Fingerprint, Payload)>,
+    ) -> Option<Next> {
+        let (Asked::Step(input) | Asked::Remote(input)) = self.asked else { return None };
+        if reusable.is_empty() || self.attempt > Attempt::FIRST || self.pinned.is_some() {
+            return None;
+        }
+        let (_, output) = reusable.remove(&self.call).filter(|(recorded, _)| *recorded == input)?;
+        Some(Next::Reuse(self.start(number, self.attempt), output))
+    }
+
+    fn start(&self, number: u64, attempt: Attempt) -> Start {
+        Start {
+            number,
+            attempt,
+            pinned: self.pinned,
+            first_at: self.first_at,
+            progress: self.progress.clone(),
         }
     }
 
@@ -81,7 +103,8 @@ impl Made {
             | Asked::Patch
             | Asked::Child(_)
             | Asked::Instance
-            | Asked::Send(_) => State::Retrying,
+            | Asked::Send(_)
+            | Asked::Rollback => State::Retrying,
         };
     }
 }

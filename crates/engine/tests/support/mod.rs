@@ -97,6 +97,7 @@ pub fn end(call: &Call, attempt: u32, outcome: AttemptOutcome) -> AttemptEnd {
         policy: Policy::default(),
         outcome,
         progress: None,
+        marks: everstep_protocol::journal::Marks::default(),
     }
 }
 
@@ -108,6 +109,7 @@ pub fn remote(policy: Policy) -> Remote {
         key: key(2),
         fingerprint: fingerprint(2),
         policy,
+        marks: everstep_protocol::journal::Marks::default(),
     }
 }
 
@@ -223,6 +225,7 @@ pub fn report(instance: InstanceUid, epoch: u64, number: u64, seen: u64) -> Repo
         cached: false,
         state: None,
         attributes: Vec::new(),
+        compensated: None,
     }
 }
 
@@ -746,6 +749,8 @@ impl Store {
                 }
             }
         }
+        // Compensations are no steps.
+        done.retain(|call| call.kind == CallKind::Step);
         assert_eq!(head.steps, done.len() as u64, "steps with an outcome are counted (P4)");
     }
 

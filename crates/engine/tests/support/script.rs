@@ -76,7 +76,7 @@ impl Run {
         loop {
             match self.replay.feed(entry)? {
                 // What the body does with a cancel is the tests' own business.
-                Fed::Nothing | Fed::Cancel { .. } => return Ok(()),
+                Fed::Nothing | Fed::Cancel { .. } | Fed::Rollback => return Ok(()),
                 Fed::Resolve { number, result } => {
                     self.got.push((number, result));
                     self.turn();
@@ -105,6 +105,7 @@ impl Run {
             Next::Start(start) => format!("start {} attempt {}", start.number, start.attempt),
             Next::Charge(start) => format!("charge {} attempt {}", start.number, start.attempt),
             Next::Open { number } => format!("open {number}"),
+            Next::Reuse(start, output) => format!("reuse {} {}", start.number, output.as_str()),
         };
         self.replay.next_steps().unwrap().iter().map(word).collect()
     }
@@ -129,6 +130,7 @@ pub fn attempted(call: &Call, attempt: u32, input: u8, outcome: Outcome) -> Fact
         session: S1,
         outcome,
         progress: None,
+        marks: everstep_protocol::journal::Marks::default(),
     })
 }
 

@@ -209,6 +209,26 @@ impl InstanceHandle {
         self.done("delete", &self.handle.delete(self.name.clone(), id(), true).await?)
     }
 
+    /// Stops it where it stands, has the compensations of its steps run, last call first, and ends it as terminated (rule P38). It
+    /// is open until that is done.
+    pub async fn roll_back(&self, reason: Option<&str>) -> Done {
+        let reason = reason.map(str::to_owned);
+        self.done("rollback", &self.handle.roll_back(self.name.clone(), id(), reason).await?)
+    }
+
+    /// Like [`cancel`](Self::cancel); if it ends with the cancel, or not in time, its compensations run (rule P38).
+    pub async fn cancel_and_roll_back(&self, reason: Option<&str>) -> Done {
+        let reason = reason.map(str::to_owned);
+        let answer = self.handle.cancel_and_roll_back(self.name.clone(), id(), reason, None).await?;
+        self.done("cancel", &answer)
+    }
+
+    /// Runs it again from the beginning; steps with the same input as before get their outputs from the run before, without a call
+    /// (rule L4). Not those that failed or were compensated.
+    pub async fn restart_and_reuse(&self) -> Done {
+        self.done("restart", &self.handle.restart_and_reuse(self.name.clone(), id()).await?)
+    }
+
     async fn cancelled(&self, reason: Option<&str>, within: Option<Millis>) -> Done {
         let reason = reason.map(str::to_owned);
         self.done("cancel", &self.handle.cancel(self.name.clone(), id(), reason, within).await?)

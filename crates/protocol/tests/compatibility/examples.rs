@@ -8,8 +8,9 @@ use everstep_protocol::{
     InstanceUid, Millis, Namespace, Payload, Policy, Pool, Position, Run, SessionId, StepKey, Timestamp,
     WorkflowName,
     journal::{
-        Attempted, Cancelled, Child, Closed, Delivered, End, Entry, Fact, Lost, Opened as OpenedWait, Other,
-        Outcome, ParkCode, Parked, Patched, Progress, Remote, Returned, Sending, Started, Wait,
+        Attempted, Cancelled, Child, Closed, Compensated, Compensating, Delivered, End, Entry, Fact, Lost,
+        Marks, Opened as OpenedWait, Other, Outcome, ParkCode, Parked, Patched, Progress, Remote, Returned,
+        Reusable, Rollback, Sending, Started, Undone, UndoneEnd, Wait,
     },
     limits::Limits,
     message::{
@@ -162,6 +163,10 @@ fn worker_items() -> Vec<(&'static str, WorkerItem)> {
         ("events", WorkerItem::Report(events_report())),
         ("patch", WorkerItem::Report(Report { opened: vec![patch()], ..report(Then::Continue) })),
         ("others", WorkerItem::Report(others_report())),
+        ("rollback", WorkerItem::Report(rollback_report(Some(bare_failure())))),
+        ("rollback bare", WorkerItem::Report(rollback_report(None))),
+        ("compensated", WorkerItem::Report(compensated_report())),
+        ("marked", WorkerItem::Report(marked_report())),
         ("", WorkerItem::GiveBack { instance: INSTANCE, epoch: EPOCH }),
         ("", WorkerItem::Ask { instance: INSTANCE, epoch: EPOCH, run: Run(2), after: Position(128) }),
         ("", WorkerItem::StepClaim { instance: INSTANCE, call: HASH }),
@@ -206,6 +211,7 @@ fn report(then: Then) -> Report {
         cached: false,
         state: None,
         attributes: Vec::new(),
+        compensated: None,
     }
 }
 
@@ -256,6 +262,31 @@ fn others_report() -> Report {
     }
 }
 
+fn rollback_report(failure: Option<Failure>) -> Report {
+    let wait = OpenWait::Rollback { failure, steps: 3 };
+    let open = Open { call: call(CallKind::Rollback), called_after: Position(5), wait };
+    Report { opened: vec![open], ..report(Then::Continue) }
+}
+
+fn compensated_report() -> Report {
+    Report { compensated: Some(compensated(2)), ..report(Then::End(End::Errored(bare_failure()))) }
+}
+
+fn compensated(more: u64) -> Compensated {
+    let undone = |end| Undone { call: call(CallKind::Compensation), end };
+    let steps =
+        vec![undone(UndoneEnd::Done), undone(UndoneEnd::Failed(bare_failure())), undone(UndoneEnd::Skipped)];
+    Compensated { steps, more }
+}
+
+fn marked_report() -> Report {
+    let marks = Marks { compensated: true, sensitive: true, reused: true };
+    let end = AttemptEnd { marks, ..attempt_end(succeeded()) };
+    let wait = OpenWait::Remote(Remote { marks, ..remote(policy()) });
+    let open = Open { call: call(CallKind::Step), called_after: Position(5), wait };
+    Report { results: vec![end], opened: vec![open], ..report(Then::Continue) }
+}
+
 fn event_types() -> Vec<EventType> {
     ["approved", "rejected"].map(|kind| EventType::new(kind).expect("a valid name")).to_vec()
 }
@@ -275,6 +306,7 @@ fn attempt_end(outcome: AttemptOutcome) -> AttemptEnd {
         policy: policy(),
         outcome,
         progress: None,
+        marks: everstep_protocol::journal::Marks::default(),
     }
 }
 
@@ -489,6 +521,7 @@ fn facts() -> Vec<(&'static str, Fact)> {
             session: SESSION,
             outcome,
             progress,
+            marks: everstep_protocol::journal::Marks::default(),
         })
     };
     let attempted = |policy, outcome| told(policy, outcome, None);
@@ -529,8 +562,8 @@ fn facts() -> Vec<(&'static str, Fact)> {
         ("", Fact::Closed(Closed { call: call(CallKind::Event), after: Position(5) })),
         ("", Fact::Fired { call: call(CallKind::Sleep) }),
         ("", Fact::Continued(json(r#"{"round":2}"#))),
-        ("", Fact::Cancelled(Cancelled { reason: Some("enough".to_owned()), until: AT })),
-        ("bare", Fact::Cancelled(Cancelled { reason: None, until: AT })),
+        ("", Fact::Cancelled(Cancelled { reason: Some("enough".to_owned()), until: AT, rollback: false })),
+        ("bare", Fact::Cancelled(Cancelled { reason: None, until: AT, rollback: false })),
         ("cancelled", Fact::Ended(End::Cancelled { reason: Some("enough".to_owned()) })),
         ("cancelled bare", Fact::Ended(End::Cancelled { reason: None })),
         ("", Fact::Lost(Lost { slots: 64, counts: true, session: SESSION, progress: Vec::new() })),
@@ -548,6 +581,16 @@ fn facts() -> Vec<(&'static str, Fact)> {
         ("", Fact::Parked(parked())),
         ("", Fact::Patched(Patched { call: call(CallKind::Patch), called_after: Position(5) })),
         ("", Fact::Retried),
+        ("rollback", Fact::Cancelled(Cancelled { reason: None, until: AT, rollback: true })),
+        ("marked", marked(attempted(policy(), Outcome::Succeeded(json("1"))))),
+        ("", compensating(Some(full_failure()))),
+        ("bare", compensating(None)),
+        ("", Fact::Compensated(compensated(2))),
+        ("bare", Fact::Compensated(compensated(0))),
+        ("", Fact::Rollback(Rollback { reason: Some("enough".to_owned()) })),
+        ("bare", Fact::Rollback(Rollback { reason: None })),
+        ("", Fact::Reusable(reusable(policy(), Marks { compensated: true, sensitive: true, reused: false }))),
+        ("bare", Fact::Reusable(reusable(Policy::default(), Marks::default()))),
         ("complete", Fact::Ended(End::Complete(Payload::null()))),
         ("errored", Fact::Ended(End::Errored(full_failure()))),
         ("terminated", terminated(Some("not needed any more".to_owned()))),
@@ -591,6 +634,8 @@ fn words() -> Vec<Example> {
     vec![
         Example::new("words/call_kind", call_kinds),
         Example::new("words/call_kind later", vec![CallKind::Instance, CallKind::Send]),
+        Example::new("words/call_kind rollback", vec![CallKind::Rollback]),
+        Example::new("words/park_code later", vec![ParkCode::CompensationMissing]),
         Example::new("words/failure_kind", failure_kinds),
         Example::new("words/failure_kind later", vec![FailureKind::Cancelled]),
         Example::new("words/park_code", park_codes),
@@ -656,7 +701,30 @@ fn remote(policy: Policy) -> Remote {
         key: key(),
         fingerprint: fingerprint(),
         policy,
+        marks: everstep_protocol::journal::Marks::default(),
     }
+}
+
+fn compensating(failure: Option<Failure>) -> Fact {
+    Fact::Compensating(Compensating {
+        call: call(CallKind::Rollback),
+        called_after: Position(5),
+        failure,
+        steps: 3,
+    })
+}
+
+fn marked(fact: Fact) -> Fact {
+    let marks = Marks { compensated: true, sensitive: true, reused: true };
+    match fact {
+        Fact::Attempted(attempted) => Fact::Attempted(Attempted { marks, ..attempted }),
+        other => other,
+    }
+}
+
+fn reusable(policy: Policy, marks: Marks) -> Reusable {
+    let output = json("[1,2.50]");
+    Reusable { call: call(CallKind::Step), key: key(), input: fingerprint(), policy, marks, output }
 }
 
 fn progress() -> Progress {

@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 
 use crate::Error;
 use crate::host::{Made, Misfit, Numbered, Output, Shared, Slot, Spec};
+use crate::saga::Recipe;
 
 /// One call of one body.
 pub(crate) struct Pending {
@@ -18,7 +19,14 @@ pub(crate) struct Pending {
     /// Its count among the calls of this name; 0 while it has none.
     count: u32,
     stage: Stage,
+    /// What takes it back if the workflow fails.
+    compensation: Option<Recipe>,
+    /// No message may quote its output (rule P44).
+    hidden: bool,
 }
+
+/// What is said of an output that may not be quoted.
+pub(crate) const HIDDEN: &str = "it does not fit the type that the code asks for, and is sensitive";
 
 /// An output, and the position of the entry that gave it.
 pub(crate) type Fed = (Output, Position);
@@ -46,7 +54,39 @@ impl Pending {
             Stage::Refused(outside(&describe(kind, name)))
         };
         let count = if let Stage::Made(numbered) = &stage { numbered.call.count } else { 0 };
-        Self { shared: shared.clone(), kind, name: name.into(), count, stage }
+        Self {
+            shared: shared.clone(),
+            kind,
+            name: name.into(),
+            count,
+            stage,
+            compensation: None,
+            hidden: false,
+        }
+    }
+
+    /// A call whose identity is given.
+    pub(crate) fn of(shared: &Arc<Shared>, call: Call) -> Self {
+        let (kind, name, count) = (call.kind, call.name.as_str().into(), call.count);
+        let stage = Stage::Made(shared.lock().number_of(call));
+        Self { shared: shared.clone(), kind, name, count, stage, compensation: None, hidden: false }
+    }
+
+    /// Registers what takes the call back.
+    pub(crate) fn compensate(&mut self, recipe: Recipe) {
+        if let Some(error) = &recipe.refused {
+            self.refuse(FailureKind::Invalid, format_args!("its compensation: {error}"));
+        }
+        self.compensation = Some(recipe);
+    }
+
+    /// Its output is shown to nobody.
+    pub(crate) fn hide(&mut self) {
+        self.hidden = true;
+    }
+
+    pub(crate) const fn is_compensated(&self) -> bool {
+        self.compensation.is_some()
     }
 
     /// The call that will begin; none if it never does.
@@ -104,6 +144,11 @@ impl Pending {
         let waker = context.waker().clone();
         let mut state = self.shared.lock();
         state.open.insert(number, Slot::Waiting(waker));
+        if let (Some(recipe), Some(input)) = (self.compensation.take(), spec.input()) {
+            let seen = state.seen;
+            let hidden = self.hidden;
+            state.saga.register(number, call.clone(), seen, input.clone(), recipe, hidden);
+        }
         state.made.push(Made { number, call, called_after, spec });
         drop(state);
         self.stage = Stage::Begun(number);
@@ -155,6 +200,7 @@ impl Pending {
         match output.payload.decode() {
             Ok(output) => Poll::Ready(Ok(output)),
             Err(error) => {
+                let error = if self.hidden { HIDDEN.to_owned() } else { error.to_string() };
                 let reason =
                     format!("{} #{}: reading the recorded output: {error}", self.describe(), self.count);
                 self.shared.lock().misfit.get_or_insert(Misfit { position, reason });
@@ -174,7 +220,11 @@ impl Drop for Pending {
         let mut state = self.shared.lock();
         let slot = state.open.remove(&number);
         match &slot {
-            Some(Slot::Waiting(_)) => state.dropped.push(number),
+            Some(Slot::Waiting(_)) => {
+                state.dropped.push(number);
+                let seen = state.seen;
+                state.saga.dropped(number, seen);
+            }
             Some(Slot::Resolved(Ok(Output { event: Some(event), .. }), position)) => {
                 state.untaken.push((event.call.clone(), *position));
             }

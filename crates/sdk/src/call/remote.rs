@@ -6,13 +6,15 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use everstep_protocol::duration::IntoMillis;
+use everstep_protocol::journal::Marks;
 use everstep_protocol::name::NameError;
 use everstep_protocol::{FailureKind, FunctionName, Millis, Payload, Pool};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::Pending;
 use crate::host::{RemoteSpec, Spec};
-use crate::{Error, Retry};
+use crate::{Compensation, Error, Retry, Step, Undo};
 
 /// A remote step: awaiting it gives its output. From [`Workflow::remote`](crate::Workflow::remote).
 #[must_use = "a remote step does not run until it is awaited"]
@@ -23,6 +25,7 @@ pub struct RemoteCall<Out> {
     pool: Option<Result<Pool, NameError>>,
     retry: Retry,
     timeout: Option<Millis>,
+    sensitive: bool,
     output: PhantomData<fn() -> Out>,
 }
 
@@ -35,6 +38,7 @@ impl<Out> RemoteCall<Out> {
             pool: None,
             retry: Retry::new(),
             timeout: None,
+            sensitive: false,
             output: PhantomData,
         }
     }
@@ -87,17 +91,49 @@ impl<Out> RemoteCall<Out> {
     }
 }
 
+impl<Out: DeserializeOwned> RemoteCall<Out> {
+    /// What takes the step back if the workflow fails, or is ended with a rollback (rule P38): it runs in this worker, as a
+    /// durable step of its own, after the workflow's function has ended. It is registered when the step begins, and runs whether
+    /// the step completed, failed or was under way; last call first. A workflow that ends with a value takes nothing back.
+    pub fn compensate<In, Done, E, F, Fut>(self, function: F) -> Self
+    where
+        In: DeserializeOwned,
+        Done: Serialize,
+        E: Into<Error>,
+        F: Fn(Step, Undo<In, Out>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Done, E>> + Send + 'static,
+    {
+        self.compensate_with(Compensation::new(function))
+    }
+
+    /// Its output is shown to nobody (rule P44): no view, log, journal on a screen or export has it, nor the data of its error. The
+    /// code gets it as it is, in every replay, and so does its compensation; it is stored. The input is not hidden, and what the
+    /// code makes of the output is its own business: mark the steps that hand it on too.
+    pub fn sensitive(mut self) -> Self {
+        self.sensitive = true;
+        self.pending.hide();
+        self
+    }
+
+    /// Like [`compensate`](Self::compensate), with a policy of its own.
+    pub fn compensate_with(mut self, compensation: Compensation<Out>) -> Self {
+        self.pending.compensate(compensation.into_recipe());
+        self
+    }
+}
+
 impl<Out: DeserializeOwned> Future for RemoteCall<Out> {
     type Output = Result<Out, Error>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         let target = this.target();
-        let Self { pending, input, retry, timeout, .. } = this;
+        let Self { pending, input, retry, timeout, sensitive, .. } = this;
+        let marks = Marks { compensated: pending.is_compensated(), sensitive: *sensitive, reused: false };
         let outcome = ready!(pending.poll(context, || {
             let (function, pool) = target.expect("a call without a target is refused");
             let input = input.take().expect("a call with a number that is not refused has its input");
-            Spec::Remote(RemoteSpec { function, pool, input, policy: retry.policy(*timeout) })
+            Spec::Remote(RemoteSpec { function, pool, input, policy: retry.policy(*timeout), marks })
         }));
         pending.decode(outcome)
     }

@@ -6,6 +6,7 @@ use everstep_protocol::{Failure, FailureKind, Payload, payload::PayloadError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::rollback::{after, until_interrupted};
 use super::{Body, StepFn};
 use crate::{Error, Outcome, Step, Workflow};
 
@@ -22,9 +23,17 @@ where
     let subject = format!("workflow {name:?}");
     let input = input.clone();
     Box::pin(async move {
+        let shared = cx.shared().clone();
         let future = function(cx, read_input(&subject, &input)?);
-        let outcome = future.await.map_err(|error| Failure::from(error.into()))?;
-        outcome.returned().map_err(|error| unserialisable(&subject, &error))
+        let failed = match until_interrupted(&shared, future).await {
+            Some(Ok(outcome)) => match outcome.returned() {
+                Ok(returned) => return Ok(returned),
+                Err(error) => Some(unserialisable(&subject, &error)),
+            },
+            Some(Err(error)) => Some(Failure::from(error.into())),
+            None => None,
+        };
+        Err(after(&shared, failed).await)
     })
 }
 

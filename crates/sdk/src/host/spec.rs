@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use everstep_protocol::{
     Attempt, Call, EventKey, EventType, Failure, FunctionName, InstanceId, Millis, Payload, Policy, Pool,
-    Position, Timestamp, WorkflowName, journal::Other,
+    Position, Timestamp, WorkflowName,
+    journal::{Marks, Other},
 };
 
 use crate::Step;
@@ -53,6 +54,13 @@ pub enum Spec {
     Instance(Other),
     /// Send an event to another instance.
     Send(SendSpec),
+    /// Record that the body is over and that its compensations begin (rule P38).
+    Rollback {
+        /// What it ended with; none if somebody asked for the rollback.
+        failure: Option<Failure>,
+        /// How many there are to run.
+        steps: u64,
+    },
 }
 
 /// A child.
@@ -105,6 +113,8 @@ pub struct StepSpec {
     pub delay: Option<DelayFn>,
     /// Runs one attempt.
     pub run: StepFn,
+    /// What else the code says of it.
+    pub marks: Marks,
 }
 
 /// A step that any worker of a pool runs.
@@ -118,6 +128,43 @@ pub struct RemoteSpec {
     pub input: Payload,
     /// The resolved policy.
     pub policy: Policy,
+    /// What else the code says of it.
+    pub marks: Marks,
+}
+
+impl Spec {
+    /// The input of a step.
+    pub(crate) const fn input(&self) -> Option<&Payload> {
+        match self {
+            Self::Step(step) => Some(&step.input),
+            Self::Remote(remote) => Some(&remote.input),
+            Self::Sleep(_)
+            | Self::SleepUntil(_)
+            | Self::Patch
+            | Self::Event(_)
+            | Self::Child(_)
+            | Self::Instance(_)
+            | Self::Send(_)
+            | Self::Rollback { .. } => None,
+        }
+    }
+
+    /// What the code says of a step beside its policy.
+    #[must_use]
+    pub fn marks(&self) -> Marks {
+        match self {
+            Self::Step(step) => step.marks,
+            Self::Remote(remote) => remote.marks,
+            Self::Sleep(_)
+            | Self::SleepUntil(_)
+            | Self::Patch
+            | Self::Event(_)
+            | Self::Child(_)
+            | Self::Instance(_)
+            | Self::Send(_)
+            | Self::Rollback { .. } => Marks::default(),
+        }
+    }
 }
 
 impl fmt::Debug for StepSpec {

@@ -15,6 +15,7 @@ use super::turn::{self, Act, Token};
 use super::wake::HostWaker;
 use super::{InstanceInfo, Made, Misfit};
 use crate::attributes::Shown;
+use crate::saga::Saga;
 
 pub(crate) struct Shared {
     pub(crate) info: InstanceInfo,
@@ -44,6 +45,8 @@ pub(crate) struct State {
     pub(crate) patches: HashMap<Box<str>, bool>,
     /// What the body shows of itself.
     pub(crate) shown: Shown,
+    /// The steps that have a compensation.
+    pub(crate) saga: Saga,
     /// The first recorded output that the body could not read.
     pub(crate) misfit: Option<Misfit>,
     calls: u64,
@@ -99,6 +102,13 @@ impl State {
                 *at = position;
             }
         }
+    }
+
+    /// A call whose identity is given: it stands for another.
+    pub(crate) fn number_of(&mut self, call: Call) -> Numbered {
+        let number = self.calls;
+        self.calls += 1;
+        Numbered { number, call, called_after: self.seen }
     }
 
     pub(crate) fn number(&mut self, kind: CallKind, name: CallName) -> Numbered {

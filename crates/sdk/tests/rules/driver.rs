@@ -89,9 +89,12 @@ impl Driver {
                 Spec::Step(spec) => attempt(spec, &made.call, 1, None).0,
                 Spec::Remote(remote) => Ok(remote.input.clone()),
                 Spec::Child(child) => Ok(child.input.clone()),
-                Spec::Sleep(_) | Spec::SleepUntil(_) | Spec::Event(_) | Spec::Instance(_) | Spec::Send(_) => {
-                    Ok(Payload::null())
-                }
+                Spec::Sleep(_)
+                | Spec::SleepUntil(_)
+                | Spec::Event(_)
+                | Spec::Instance(_)
+                | Spec::Send(_)
+                | Spec::Rollback { .. } => Ok(Payload::null()),
                 Spec::Patch => Ok(Payload::encode(&true).unwrap()),
             };
             polled = self.settle(made.number, result);
@@ -124,10 +127,12 @@ pub fn step(
         namespace: "default".parse().unwrap(),
         workflow: "fulfil".parse().unwrap(),
         instance: "order-1".parse().unwrap(),
+        kind: call.kind,
         name: call.name.clone(),
         count: call.count,
         attempt: Attempt(attempt),
         key: key(),
+        undoes: None,
         policy: spec.policy,
     };
     let (step, cancel) = Step::new(info, Arc::new(move |payload| sink.lock().unwrap().push(payload)), last);

@@ -17,5 +17,6 @@ mod patches;
 mod polling;
 mod randomness;
 mod retries;
+mod saga;
 mod steps;
 mod values;

@@ -81,7 +81,8 @@ fn go(mut next: impl FnMut(&[u64]) -> u64) -> Way {
                 | Spec::Event(_)
                 | Spec::Instance(_)
                 | Spec::Send(_)
-                | Spec::Patch => Payload::null(),
+                | Spec::Patch
+                | Spec::Rollback { .. } => Payload::null(),
             };
             open.insert(made.number, (made.call.clone(), output));
         }

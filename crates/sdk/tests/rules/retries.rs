@@ -50,7 +50,7 @@ fn p10_a_remote_step_has_a_policy_too() {
         cx.remote::<u64>("label it", 1u64).on("labels").function("label").retry(Retry::none()).await
     });
     match &driver.poll().made[0].spec {
-        Spec::Remote(RemoteSpec { function, pool, input, policy }) => {
+        Spec::Remote(RemoteSpec { function, pool, input, policy, .. }) => {
             assert_eq!((function.as_str(), pool.as_str(), input.as_str()), ("label", "labels", "1"));
             assert_eq!(policy.limit, Limit::Times(0));
         }

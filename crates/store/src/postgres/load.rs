@@ -152,7 +152,7 @@ fn side(row: &Row, loaded: &mut Loaded) -> Result<(), Fault> {
             loaded.rows.ready.insert((uid, Subject::INSTANCE));
         }
         4 => {
-            let control = rows::control(row.try_get(3)?, row.try_get(6)?, row.try_get(7)?);
+            let control = rows::control(row.try_get(3)?, row, 6)?;
             loaded.rows.controls.insert(uid, control);
         }
         _ => {

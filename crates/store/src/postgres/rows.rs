@@ -140,12 +140,17 @@ fn millis_if_any(row: &Row, at: usize) -> Result<Option<Millis>, Fault> {
     Ok(row.try_get::<_, Option<i64>>(at)?.map(|millis| Millis(millis as u64)))
 }
 
-/// A pause and cancel: when, the position of the cancel's entry, and until when.
-pub(super) fn control(paused_at: Option<i64>, position: Option<i64>, until: Option<i64>) -> Control {
-    let cancel = position.zip(until);
-    let cancel = cancel
-        .map(|(position, until)| Cancel { position: Position(position as u64), until: Timestamp(until) });
-    Control { paused_at: paused_at.map(Timestamp), cancel }
+/// A pause and cancel: since when the pause, and in four columns from `at` on the position of the cancel's entry, until when,
+/// whether with a rollback, and since when there are compensations. All null where there is no row.
+pub(super) fn control(paused_at: Option<i64>, row: &Row, at: usize) -> Result<Control, Fault> {
+    let until = time_if_any(row, at + 1)?;
+    let rollback = row.try_get::<_, Option<bool>>(at + 2)?.unwrap_or(false);
+    let cancel = row.try_get::<_, Option<i64>>(at)?.map(|position| Cancel {
+        position: Position(position as u64),
+        until,
+        rollback,
+    });
+    Ok(Control { paused_at: paused_at.map(Timestamp), cancel, compensating_at: time_if_any(row, at + 3)? })
 }
 
 /// A row of `lock_heads.sql`, from its third column on.
@@ -180,7 +185,7 @@ pub(super) fn pin(row: &Row, at: usize) -> Result<Option<Pin>, Fault> {
     text.map(|text| text.parse().map_err(Fault::corrupt)).transpose()
 }
 
-const CALL_KINDS: [CallKind; 10] = [
+const CALL_KINDS: [CallKind; 11] = [
     CallKind::Step,
     CallKind::Sleep,
     CallKind::Event,
@@ -191,6 +196,7 @@ const CALL_KINDS: [CallKind; 10] = [
     CallKind::Patch,
     CallKind::Instance,
     CallKind::Send,
+    CallKind::Rollback,
 ];
 
 /// The number that is kept for a kind of call, from 1. Never changes.
@@ -206,6 +212,7 @@ pub(super) const fn call_kind_code(kind: CallKind) -> i16 {
         CallKind::Patch => 8,
         CallKind::Instance => 9,
         CallKind::Send => 10,
+        CallKind::Rollback => 15,
     }
 }
 
@@ -276,7 +283,7 @@ pub(super) fn remote(row: &Row) -> Result<Option<RemoteRow>, Fault> {
 }
 
 pub(super) fn park_code(word: &str) -> Result<ParkCode, Fault> {
-    const ALL: [ParkCode; 8] = [
+    const ALL: [ParkCode; 9] = [
         ParkCode::JournalMismatch,
         ParkCode::BodyPanicked,
         ParkCode::ForeignAwait,
@@ -285,6 +292,7 @@ pub(super) fn park_code(word: &str) -> Result<ParkCode, Fault> {
         ParkCode::Broken,
         ParkCode::InputChanged,
         ParkCode::Unreadable,
+        ParkCode::CompensationMissing,
     ];
     ALL.into_iter()
         .find(|code| code.word() == word)
@@ -303,7 +311,7 @@ mod tests {
     #[test]
     fn kinds_of_calls_keep_their_numbers() {
         let codes: Vec<i16> = CALL_KINDS.into_iter().map(call_kind_code).collect();
-        assert_eq!(codes, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+        assert_eq!(codes, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 15]);
     }
 
     #[test]

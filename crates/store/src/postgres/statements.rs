@@ -103,8 +103,9 @@ statements! {
     WAITS_DUE = "UPDATE wait SET due_at = $2::bigint WHERE instance = ANY($1::uuid[])
         AND coalesce(due_at, $2::bigint) < $2::bigint";
     CONTROL_DELETE = "DELETE FROM control WHERE instance = ANY($1::uuid[])";
-    CONTROL_INSERT = "INSERT INTO control (instance, paused_at, cancel_position, cancel_until)
-        SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[])";
+    CONTROL_INSERT = "INSERT INTO control (instance, paused_at, cancel_position, cancel_until,
+            cancel_rollback, compensating_at)
+        SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::boolean[], $6::bigint[])";
     ENDED_DELETE = "DELETE FROM ended WHERE instance = ANY($1::uuid[])";
     ENDED_INSERT = "INSERT INTO ended (instance, delete_at, status, namespace, workflow)
         SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::smallint[], $4::text[], $5::text[])";

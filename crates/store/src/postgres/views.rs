@@ -394,13 +394,13 @@ fn views(rows: &[Row]) -> Result<Vec<InstanceView>, Fault> {
             views.push(view(row)?);
             last = nth;
         }
-        if let (Some(view), Some(code)) = (views.last_mut(), row.try_get::<_, Option<i16>>(31)?) {
+        if let (Some(view), Some(code)) = (views.last_mut(), row.try_get::<_, Option<i16>>(33)?) {
             view.waiting.push(WaitView {
-                call: rows::call(row, 28)?,
+                call: rows::call(row, 30)?,
                 kind: rows::wait_kind(code)?,
-                since: time(row, 32)?,
-                due_at: time_if_any(row, 33)?,
-                awaited: rows::awaited(row, 34)?,
+                since: time(row, 34)?,
+                due_at: time_if_any(row, 35)?,
+                awaited: rows::awaited(row, 36)?,
             });
         }
     }
@@ -424,13 +424,13 @@ fn view(row: &Row) -> Result<InstanceView, Fault> {
         None => None,
     };
     let stored = rows::status(row.try_get(7)?)?;
-    let control = rows::control(row.try_get(24)?, row.try_get(25)?, row.try_get(26)?);
+    let control = rows::control(row.try_get(24)?, row, 25)?;
     let sides = Sides {
         leased: session.is_some(),
         ready: ready_at.is_some(),
         parked: parked.is_some(),
         paused: control.paused_at.is_some(),
-        steps_leased: row.try_get::<_, Option<bool>>(27)?.unwrap_or(false),
+        steps_leased: row.try_get::<_, Option<bool>>(29)?.unwrap_or(false),
     };
     Ok(InstanceView {
         uid: uid(row, 1)?,
@@ -450,8 +450,8 @@ fn view(row: &Row) -> Result<InstanceView, Fault> {
         ready_at,
         served: row.try_get(18)?,
         waiting: Vec::new(),
-        events: row.try_get::<_, i64>(35)? as u64,
-        pin: rows::pin(row, 36)?,
+        events: row.try_get::<_, i64>(37)? as u64,
+        pin: rows::pin(row, 38)?,
         unread: Vec::new(),
         never_sent: Vec::new(),
         control,

@@ -167,7 +167,11 @@ async fn controls<'a>(writes: &'a Writes, now: Timestamp, trip: &mut Trip<'a>) -
             rows.iter()
                 .map(|(_, control)| control.cancel.map(|cancel| cancel.position.0 as i64))
                 .collect::<Vec<_>>(),
-            rows.iter().map(|(_, control)| control.cancel.map(|cancel| cancel.until.0)).collect::<Vec<_>>(),
+            rows.iter().map(|(_, control)| Some(control.cancel?.until?.0)).collect::<Vec<Option<i64>>>(),
+            rows.iter()
+                .map(|(_, control)| control.cancel.is_some_and(|cancel| cancel.rollback))
+                .collect::<Vec<_>>(),
+            rows.iter().map(|(_, control)| control.compensating_at.map(|at| at.0)).collect::<Vec<_>>(),
         ];
         trip.execute(sql::CONTROL_INSERT, params).await?;
     }

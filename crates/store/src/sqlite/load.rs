@@ -27,7 +27,8 @@ use crate::{answer, fact};
 pub(super) const HEAD: &str =
     "SELECT namespace, workflow, id, run, generation, status, instance.epoch, position,
     reports, waits, steps, journal_bytes, deaths, created_at, ended_at, session, lease.epoch, events, unread, keep_complete,
-    keep_failed, paused_at, cancel_position, cancel_until, cached_by, cached_position, pin, links FROM instance
+    keep_failed, paused_at, cancel_position, cancel_until, cached_by, cached_position, pin, links, cancel_rollback,
+    compensating_at FROM instance
     LEFT JOIN lease ON lease.uid = instance.uid AND lease.subject = ?2
     LEFT JOIN control ON control.uid = instance.uid WHERE instance.uid = ?1";
 const LEASE: &str = "SELECT session, epoch FROM lease WHERE uid = ?1 AND subject = ?2";
@@ -140,10 +141,11 @@ fn millis_if_any(row: &Row<'_>, column: usize) -> Result<Option<Millis>> {
 pub(super) fn control(row: &Row<'_>) -> Result<Control> {
     let position: Option<i64> = row.get(22)?;
     let until = column::time_if_any(row, 23)?;
-    let cancel = position.zip(until);
+    let rollback = row.get::<_, Option<bool>>(28)?.unwrap_or(false);
     Ok(Control {
         paused_at: column::time_if_any(row, 21)?,
-        cancel: cancel.map(|(position, until)| Cancel { position: Position(position as u64), until }),
+        cancel: position.map(|position| Cancel { position: Position(position as u64), until, rollback }),
+        compensating_at: column::time_if_any(row, 29)?,
     })
 }
 

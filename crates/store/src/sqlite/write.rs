@@ -96,7 +96,8 @@ const MESSAGES_OUTLIVE: &str = "UPDATE message_decision SET answer = 'was:' || a
 const WAITS_DUE: &str = "UPDATE wait SET due_at = ?2 WHERE uid = ?1 AND due_at < ?2";
 const CONTROL_DELETE: &str = "DELETE FROM control WHERE uid = ?1";
 const CONTROL_INSERT: &str =
-    "INSERT INTO control (uid, paused_at, cancel_position, cancel_until) VALUES (?1, ?2, ?3, ?4)";
+    "INSERT INTO control (uid, paused_at, cancel_position, cancel_until, cancel_rollback, compensating_at)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
 const ENDED_DELETE: &str = "DELETE FROM ended WHERE uid = ?1";
 const ENDED_INSERT: &str =
     "INSERT INTO ended (uid, namespace, workflow, status, delete_at) VALUES (?1, ?2, ?3, ?4, ?5)";
@@ -171,7 +172,9 @@ fn controls(connection: &Connection, writes: &Writes, now: Timestamp) -> Result<
             key(uid),
             control.paused_at.map(|at| at.0),
             control.cancel.map(|cancel| cancel.position.0 as i64),
-            control.cancel.map(|cancel| cancel.until.0),
+            control.cancel.and_then(|cancel| cancel.until).map(|until| until.0),
+            control.cancel.is_some_and(|cancel| cancel.rollback),
+            control.compensating_at.map(|at| at.0),
         ])?;
     }
     for uid in &writes.ended_deletes {

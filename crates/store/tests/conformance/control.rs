@@ -123,19 +123,26 @@ pub(crate) async fn p30_a_cancel_clears_what_is_open_and_has_a_deadline(store: A
     let uid = waiting(&scene, "one", session).await;
     let claim = What::StepClaim { session, call: step("img").hash() };
     assert_eq!(scene.on(uid, claim).await, Answer::Granted);
-    let cancel = |within| What::Cancel { operation: "c".to_owned(), reason: None, within };
+    let cancel = |within| What::Cancel { operation: "c".to_owned(), reason: None, within, rollback: true };
     let ran = scene.run(vec![Input::On { instance: uid, what: cancel(Millis(1)) }]).await;
     assert_eq!(ran.answers, [Answer::Done]);
     assert_eq!(ran.steps_over.len(), 1, "whoever runs its remote step is told");
     let looked = scene.look(uid, &[&sleep("nap"), &step("img")]).await;
     assert!(looked.rows.waits.is_empty() && looked.rows.remotes.is_empty());
-    let cancel = Cancel { position: Position(4), until: ran.now.plus(Millis(1)) };
+    let cancel = Cancel { position: Position(4), until: Some(ran.now.plus(Millis(1))), rollback: true };
     assert_eq!(looked.rows.controls[&uid].cancel, Some(cancel));
     while store.overdue(10).await.unwrap() != [uid] {
         tokio::task::yield_now().await;
     }
+    // A rollback follows, which has no deadline, and ends like anything else.
     assert_eq!(scene.on(uid, What::Overdue).await, Answer::Done);
     assert!(store.overdue(10).await.unwrap().is_empty());
+    let rolling = scene.look(uid, &[]).await.rows.controls[&uid];
+    assert_eq!(rolling.cancel, Some(Cancel { position: Position(5), until: None, rollback: true }));
+    let view = store.instance(&name_key("orders", "one")).await.unwrap().unwrap();
+    assert!(rolling.compensating_at.is_some() && view.control == rolling, "{rolling:?}");
+    let terminate = What::Terminate { operation: "t".to_owned(), reason: None };
+    assert_eq!(scene.on(uid, terminate).await, Answer::Done);
     assert!(scene.look(uid, &[]).await.rows.controls.is_empty());
 }
 

@@ -7,8 +7,8 @@ use everstep_protocol::{
     Attempt, Call, CallKind, CallName, Failure, FailureKind, Fingerprint, FunctionName, Generation,
     InstanceUid, Millis, Payload, Policy, Position, Run, SessionId, Timestamp,
     journal::{
-        Attempted, End, Entry, Fact, Lost, Opened, Outcome, ParkCode, Parked, Patched, Progress, Remote,
-        Started, Wait,
+        Attempted, Compensated, Compensating, End, Entry, Fact, Lost, Opened, Outcome, ParkCode, Parked,
+        Patched, Progress, Remote, Reusable, Rollback, Started, Undone, UndoneEnd, Wait,
     },
     policy::{Backoff, Limit},
 };
@@ -51,6 +51,7 @@ fn attempted(outcome: Outcome, policy: Policy) -> Fact {
         session: SessionId::generate(),
         outcome,
         progress: None,
+        marks: everstep_protocol::journal::Marks::default(),
     })
 }
 
@@ -66,6 +67,30 @@ fn lost(slots: u32, counts: bool, told: &[&str]) -> Fact {
         told: Payload::from_text(text).unwrap(),
     });
     Fact::Lost(Lost { slots, counts, session: SessionId::generate(), progress: progress.collect() })
+}
+
+fn of_saga(loud: &Failure, big: &Payload, policy: Policy) -> Vec<Fact> {
+    vec![
+        Fact::Compensating(Compensating {
+            call: call(CallKind::Rollback),
+            called_after: Position(3),
+            failure: Some(loud.clone()),
+            steps: u64::MAX,
+        }),
+        Fact::Compensated(Compensated {
+            steps: vec![Undone { call: call(CallKind::Compensation), end: UndoneEnd::Failed(loud.clone()) }],
+            more: 1,
+        }),
+        Fact::Rollback(Rollback { reason: Some("\0 é".to_owned()) }),
+        Fact::Reusable(Reusable {
+            call: call(CallKind::Step),
+            key: key(),
+            input: Fingerprint::from_bytes([255; 32]),
+            policy,
+            marks: everstep_protocol::journal::Marks { compensated: true, sensitive: true, reused: true },
+            output: big.clone(),
+        }),
+    ]
 }
 
 pub(crate) async fn every_fact_comes_back_exactly(store: Arc<dyn Store>) {
@@ -93,6 +118,7 @@ pub(crate) async fn every_fact_comes_back_exactly(store: Arc<dyn Store>) {
         input,
         key: key(),
         policy,
+        marks: everstep_protocol::journal::Marks::default(),
     };
     let loud = Failure {
         kind: FailureKind::TimedOut,
@@ -121,11 +147,12 @@ pub(crate) async fn every_fact_comes_back_exactly(store: Arc<dyn Store>) {
         lost(0, false, &[r#""\u0000""#, "[1.10]"]),
         Fact::Patched(Patched { call: call(CallKind::Patch), called_after: Position(3) }),
         Fact::Retried,
-        Fact::Ended(End::Complete(big)),
-        Fact::Ended(End::Errored(loud)),
+        Fact::Ended(End::Complete(big.clone())),
+        Fact::Ended(End::Errored(loud.clone())),
         Fact::Ended(End::Terminated { reason: None }),
         Fact::Ended(End::Terminated { reason: Some("\0 é".to_owned()) }),
     ];
+    facts.extend(of_saga(&loud, &big, policy));
     for text in texts {
         // What a worker wrote itself is not read again, so some of these need not be valid numbers.
         let text = Payload::from_trusted(text.to_owned());
@@ -141,6 +168,7 @@ pub(crate) async fn every_fact_comes_back_exactly(store: Arc<dyn Store>) {
         CallKind::Action,
         CallKind::Compensation,
         CallKind::Patch,
+        CallKind::Rollback,
     ] {
         facts.push(Fact::Fired { call: call(kind) });
     }
@@ -153,6 +181,7 @@ pub(crate) async fn every_fact_comes_back_exactly(store: Arc<dyn Store>) {
         ParkCode::Broken,
         ParkCode::InputChanged,
         ParkCode::Unreadable,
+        ParkCode::CompensationMissing,
     ] {
         facts.push(Fact::Parked(Parked { code, message: format!("\0{}", code.word()) }));
     }

@@ -214,6 +214,7 @@ pub(crate) fn succeeded(call: &Call, output: &str) -> AttemptEnd {
         policy: Policy::default(),
         outcome: AttemptOutcome::Succeeded(payload(output)),
         progress: None,
+        marks: everstep_protocol::journal::Marks::default(),
     }
 }
 
@@ -230,6 +231,7 @@ pub(crate) fn remote_wait(policy: Policy) -> OpenWait {
         input,
         key: key(),
         policy,
+        marks: everstep_protocol::journal::Marks::default(),
     })
 }
 
@@ -255,6 +257,7 @@ impl Reporting {
             cached: false,
             state: None,
             attributes: Vec::new(),
+            compensated: None,
         };
         Self { session, report }
     }

@@ -66,6 +66,7 @@ fn report(grant: &Grant, number: u64, output: &str) -> WorkerItem {
             policy: everstep::Policy::default(),
             outcome: AttemptOutcome::Succeeded(Payload::encode(output).expect("it has a JSON form")),
             progress: None,
+            marks: everstep_protocol::journal::Marks::default(),
         }],
         opened: Vec::new(),
         closed: Vec::new(),
@@ -74,6 +75,7 @@ fn report(grant: &Grant, number: u64, output: &str) -> WorkerItem {
         cached: false,
         state: None,
         attributes: Vec::new(),
+        compensated: None,
     })
 }
 

@@ -16,6 +16,7 @@ mod queues;
 mod remote;
 mod replay;
 mod retries;
+mod saga;
 mod shown;
 mod steps;
 mod storms;

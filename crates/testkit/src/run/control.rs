@@ -37,6 +37,26 @@ impl Run {
         self.done("cancel", asked.await.map_err(KitError::system)?)
     }
 
+    /// Asks it to end by itself, and then to take back what it did; after 5 minutes it is stopped and does (rule P38).
+    pub async fn cancel_and_roll_back(&self, reason: &str) -> Result<(), KitError> {
+        let (name, reason) = (self.name.clone(), Some(reason.to_owned()));
+        let asked = self.kit.system.handle.cancel_and_roll_back(name, self.operation(), reason, None);
+        self.done("cancel", asked.await.map_err(KitError::system)?)
+    }
+
+    /// Stops it where it stands and has its compensations run, after which it is terminated (rule P38).
+    pub async fn roll_back(&self, reason: &str) -> Result<(), KitError> {
+        let asked =
+            self.kit.system.handle.roll_back(self.name.clone(), self.operation(), Some(reason.to_owned()));
+        self.done("roll back", asked.await.map_err(KitError::system)?)
+    }
+
+    /// Runs it again from its beginning; steps with the same input get the outputs of the run before (rule L4).
+    pub async fn restart_and_reuse(&self) -> Result<(), KitError> {
+        let asked = self.kit.system.handle.restart_and_reuse(self.name.clone(), self.operation());
+        self.done("restart", asked.await.map_err(KitError::system)?)
+    }
+
     /// Runs it again from its beginning, as another run.
     pub async fn restart(&self) -> Result<(), KitError> {
         self.begin_again(None).await

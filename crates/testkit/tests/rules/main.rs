@@ -10,6 +10,7 @@ mod crashes;
 mod generations;
 mod mocks;
 mod replays;
+mod saga;
 mod time;
 mod waits;
 

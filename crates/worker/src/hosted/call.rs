@@ -13,7 +13,7 @@ use everstep_engine::{
 use everstep_protocol::{
     Attempt, Call, CallKind, Failure, FailureKind, Fingerprint, InstanceUid, Millis, Payload, Policy,
     Position, StepKey, Timestamp,
-    journal::{Child, Remote, Sending},
+    journal::{Child, Marks, Remote, Sending},
     key::keys_of,
     limits::Limits,
     message::{AttemptEnd, AttemptOutcome, Open, OpenWait},
@@ -59,9 +59,17 @@ impl Known {
             Spec::Remote(remote) => &remote.input,
             Spec::Child(child) => &child.input,
             Spec::Send(event) => &event.payload,
-            Spec::Sleep(_) | Spec::SleepUntil(_) | Spec::Event(_) | Spec::Patch | Spec::Instance(_) => &null,
+            Spec::Sleep(_)
+            | Spec::SleepUntil(_)
+            | Spec::Event(_)
+            | Spec::Patch
+            | Spec::Instance(_)
+            | Spec::Rollback { .. } => &null,
         };
-        let has_input = matches!(made.call.kind, CallKind::Step | CallKind::Child | CallKind::Send);
+        let has_input = matches!(
+            made.call.kind,
+            CallKind::Step | CallKind::Compensation | CallKind::Child | CallKind::Send
+        );
         let mut refused = None;
         let keys = has_input.then_some(input).map(|input| {
             keys(info, &made.call, input).or_else(|error| {
@@ -71,7 +79,8 @@ impl Known {
             })
         });
         let (key, fingerprint) = keys.and_then(Result::ok).unwrap_or_else(null_keys);
-        if has_input {
+        // What takes something back is not limited.
+        if has_input && made.call.kind != CallKind::Compensation {
             let bytes = used.bytes.saturating_add(input.len() as u64);
             if let Some(failure) = too_large_for_others(&made.spec, limits) {
                 refused.get_or_insert(failure);
@@ -108,6 +117,7 @@ impl Known {
             Spec::Child(_) => Input::Child(self.fingerprint),
             Spec::Instance(_) => Input::Instance,
             Spec::Send(_) => Input::Send(self.fingerprint),
+            Spec::Rollback { .. } => Input::Rollback,
         }
     }
 
@@ -125,16 +135,29 @@ impl Known {
         self.progress = Arc::default();
     }
 
-    pub(super) fn order(&self, number: u64, info: &super::InstanceInfo) -> Option<Order> {
+    /// The key that its attempts bear.
+    pub(super) fn key(&self) -> StepKey {
+        self.pinned.as_ref().map_or(self.key, |(key, _)| *key)
+    }
+
+    /// `undoes` is the key of the step that it takes back.
+    pub(super) fn order(
+        &self,
+        number: u64,
+        info: &super::InstanceInfo,
+        undoes: Option<StepKey>,
+    ) -> Option<Order> {
         let Spec::Step(step) = &self.spec else { return None };
         let info = StepInfo {
             namespace: info.namespace.clone(),
             workflow: info.workflow.clone(),
             instance: info.id.clone(),
+            kind: self.call.kind,
             name: self.call.name.clone(),
             count: self.call.count,
             attempt: self.attempt,
-            key: self.pinned.as_ref().map_or(self.key, |(key, _)| *key),
+            key: self.key(),
+            undoes,
             policy: self.policy(),
         };
         let (run, delay) = (step.run.clone(), step.delay.clone());
@@ -168,6 +191,9 @@ impl Known {
                 payload: event.payload.clone(),
                 fingerprint: self.fingerprint,
             }),
+            Spec::Rollback { failure, steps } => {
+                OpenWait::Rollback { failure: failure.clone(), steps: *steps }
+            }
             Spec::Remote(remote) => OpenWait::Remote(Remote {
                 pool: remote.pool.clone(),
                 function: remote.function.clone(),
@@ -175,6 +201,7 @@ impl Known {
                 key: self.key,
                 fingerprint: self.fingerprint,
                 policy: remote.policy,
+                marks: remote.marks,
             }),
         };
         Some(Open { call: self.call.clone(), called_after: self.called_after, wait })
@@ -211,6 +238,12 @@ impl Known {
         self.record(attempt, Millis::ZERO, AttemptOutcome::Failed { failure, retry_in })
     }
 
+    /// The record of an output that an earlier run had (rule L4).
+    pub(super) fn reuse(&self, attempt: Attempt, output: Payload) -> AttemptEnd {
+        let end = self.record(attempt, Millis::ZERO, AttemptOutcome::Succeeded(output));
+        AttemptEnd { marks: Marks { reused: true, ..end.marks }, ..end }
+    }
+
     fn retry_in(
         &self,
         failure: &Failure,
@@ -234,11 +267,12 @@ impl Known {
             attempt,
             called_after: self.called_after,
             ran_for,
-            key: self.pinned.as_ref().map_or(self.key, |(key, _)| *key),
+            key: self.key(),
             input: self.fingerprint,
             policy: self.policy(),
             outcome,
             progress: None,
+            marks: self.spec.marks(),
         }
     }
 
@@ -252,7 +286,8 @@ impl Known {
             | Spec::Patch
             | Spec::Child(_)
             | Spec::Instance(_)
-            | Spec::Send(_) => Policy::default(),
+            | Spec::Send(_)
+            | Spec::Rollback { .. } => Policy::default(),
         };
         self.pinned.as_ref().map_or(own, |(_, policy)| *policy)
     }

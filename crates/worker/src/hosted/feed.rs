@@ -71,6 +71,7 @@ impl Hosted {
             Fed::Resolve { number, result } => self.resolve(number, result, entry.position, out),
             Fed::Deliver { number, event } => self.deliver(number, event, entry.position, out),
             Fed::Cancel { numbers, failure } => self.cancel(numbers, &failure, entry.position, out),
+            Fed::Rollback => self.roll_back(entry.position, out),
         }
     }
 
@@ -79,6 +80,9 @@ impl Hosted {
     fn cancel(&mut self, numbers: Vec<u64>, failure: &Failure, seen: Position, out: &mut Vec<Out>) {
         if let Life::Waiting(host, _) = &self.life {
             host.cancel();
+            if self.cancelled.as_ref().is_some_and(|cancelled| cancelled.rollback) {
+                host.roll_back_on_cancel();
+            }
         }
         for number in numbers {
             if !self.replay.is_open(number) {
@@ -94,6 +98,7 @@ impl Hosted {
 
     /// Keeps what an entry says about times.
     fn note(&mut self, entry: &Entry, fed: &Fed) {
+        self.note_key(&entry.fact);
         match &entry.fact {
             Fact::Attempted(attempted) => self.note_attempt(entry.at, attempted, fed),
             Fact::Opened(opened) => {
@@ -115,6 +120,11 @@ impl Hosted {
                 self.cancelled = Some(cancelled.clone());
                 self.clock = self.clock.max(entry.at);
             }
+            Fact::Rollback(rollback) => {
+                self.rollback = Some(rollback.clone());
+                self.waits.clear();
+                self.clock = self.clock.max(entry.at);
+            }
             Fact::Delivered(delivered) => {
                 self.waits.remove(&delivered.call);
                 self.clock = self.clock.max(entry.at);
@@ -127,12 +137,16 @@ impl Hosted {
                 self.waits.remove(&closed.call);
                 self.clock = self.clock.max(entry.at);
             }
+            // An entry of an earlier run: it tells the body nothing, not even the time.
+            Fact::Reusable(_) => {}
             Fact::Started(_)
             | Fact::Patched(_)
             | Fact::Lost(_)
             | Fact::Parked(_)
             | Fact::Retried
             | Fact::Continued(_)
+            | Fact::Compensating(_)
+            | Fact::Compensated(_)
             | Fact::Ended(_) => {
                 self.clock = self.clock.max(entry.at);
             }
@@ -142,7 +156,11 @@ impl Hosted {
     fn note_attempt(&mut self, at: Timestamp, attempted: &Attempted, fed: &Fed) {
         let known = match fed {
             Fed::Resolve { number, .. } => self.calls.get(number),
-            Fed::Nothing | Fed::Deliver { .. } | Fed::Unpatched { .. } | Fed::Cancel { .. } => None,
+            Fed::Nothing
+            | Fed::Deliver { .. }
+            | Fed::Unpatched { .. }
+            | Fed::Cancel { .. }
+            | Fed::Rollback => None,
         };
         match (attempted.retry_at(), known) {
             (Some(due), _) => {
@@ -192,7 +210,7 @@ impl Hosted {
     }
 
     /// Polls the body until it is still, and takes note of what it made and dropped.
-    fn poll(&mut self, seen: Position, out: &mut Vec<Out>) {
+    pub(super) fn poll(&mut self, seen: Position, out: &mut Vec<Out>) {
         let Life::Waiting(host, body) = &mut self.life else { return };
         let (clock, quiet) = (self.clock, seen < self.quiet_until);
         let (polled, took) = self.env.watch.during(&self.who, || {
@@ -202,6 +220,7 @@ impl Hosted {
                 host.poll(body, seen, clock)
             }
         });
+        let undone = matches!(polled.state, BodyState::Done(Err(_))).then(|| host.undone()).flatten();
         self.env.metrics.polls.observe(took.as_secs_f64());
         self.shown.add(polled.published, polled.attributes);
         for made in polled.made {
@@ -215,7 +234,8 @@ impl Hosted {
         }
         match polled.state {
             BodyState::Pending => {}
-            BodyState::Done(result) => self.over(Life::Done(result), out),
+            BodyState::Done(Ok(output)) => self.over(Life::Done(Ok(output)), out),
+            BodyState::Done(Err(failure)) => self.has_failed(failure, undone, out),
             BodyState::Again(input) => self.again(input, out),
             BodyState::Panicked(message) => {
                 let message = format!("the body panicked after entry {seen}: {message}");
@@ -260,12 +280,21 @@ impl Hosted {
             self.used.steps += 1;
         }
         let known = Known::new(made, &self.info, self.clock, self.used, &self.env.limits);
+        if known.spec.marks().compensated {
+            self.replay.registers(&known.call);
+            self.undo_keys.insert(known.call.clone(), known.key());
+        }
         self.replay.made(number, known.call.clone(), known.asked());
         self.calls.insert(number, known);
     }
 
     fn dropped(&mut self, number: u64, seen: Position, out: &mut Vec<Out>) {
-        self.replay.dropped(number, seen);
+        // What a rollback throws away has nothing left to close.
+        if self.rollback.is_some() {
+            self.replay.cancelled_at(number, seen);
+        } else {
+            self.replay.dropped(number, seen);
+        }
         self.forget(number, out);
     }
 
@@ -300,7 +329,7 @@ impl Hosted {
     }
 
     /// The body will not be polled again: what it had under way is cancelled.
-    fn over(&mut self, life: Life, out: &mut Vec<Out>) {
+    pub(super) fn over(&mut self, life: Life, out: &mut Vec<Out>) {
         self.cancel_all(out);
         self.throw_away();
         self.told = super::Told::default();

@@ -28,6 +28,12 @@ impl Hosted {
                     let refused = known.refused.clone();
                     self.begin(start.number, start.attempt, refused, true);
                 }
+                Next::Reuse(start, output) => {
+                    let Some(known) = self.calls.get_mut(&start.number) else { continue };
+                    known.start(&start);
+                    let end = known.reuse(start.attempt, output);
+                    self.told.charges.push((start.number, end));
+                }
                 Next::Open { number } => {
                     let refused = self.calls.get(&number).and_then(|known| known.refused.clone());
                     self.begin(number, everstep_protocol::Attempt::FIRST, refused, false);

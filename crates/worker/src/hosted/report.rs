@@ -2,7 +2,7 @@
 
 use everstep_engine::report::entries;
 use everstep_protocol::{
-    CallKind, Failure, FailureKind, Position, Timestamp,
+    CallKind, Position, Timestamp,
     journal::{Closed, End},
     limits::PART_BYTES,
     message::{Ack, Again, AttemptEnd, AttemptOutcome, Open, OpenWait, Report, Taken, Then, WorkerItem},
@@ -55,8 +55,10 @@ impl Hosted {
         for number in std::mem::take(&mut self.told.starts) {
             if self.stop > Stop::No {
                 self.stop = Stop::Unstarted;
-            } else if let Some(order) =
-                self.calls.get(&number).and_then(|known| known.order(number, &self.info))
+            } else if let Some(order) = self
+                .calls
+                .get(&number)
+                .and_then(|known| known.order(number, &self.info, self.undoes(&known.call)))
             {
                 self.running.insert(number);
                 out.push(Out::Start(Box::new(order)));
@@ -112,7 +114,7 @@ impl Hosted {
 
     pub(super) fn report_fold(&mut self, end: AttemptEnd, seen: Position, now: Now, out: &mut Vec<Out>) {
         let (opened, closed) = (self.opens(), self.closes());
-        let idle = self.told.starts.is_empty();
+        let idle = self.told.starts.is_empty() && self.told.charges.is_empty();
         let then = self.then(idle, &[], &opened, now, out);
         let results = vec![end];
         self.send(Draft { seen, results, opened, closed, then, folded: true, part: false }, now, out);
@@ -127,8 +129,8 @@ impl Hosted {
         now: Now,
         out: &mut Vec<Out>,
     ) -> Then {
-        // A patch has its answer as soon as it is recorded.
-        let idle = idle && !opened.iter().any(|open| matches!(open.wait, OpenWait::Patch));
+        // What waits for nothing has its answer as soon as it is recorded.
+        let idle = idle && !opened.iter().any(|open| is_at_once(&open.wait));
         if idle && self.is_live() && self.running.is_empty() && matches!(self.life, Life::Waiting(..)) {
             if self.stop == Stop::Unstarted || (self.hold && !self.told.is_empty()) {
                 return Then::Continue;
@@ -149,16 +151,6 @@ impl Hosted {
                 Then::Again(Again { cancelled, ..again.clone() })
             }
             Life::Done(_) | Life::Again(_) | Life::Unborn | Life::Waiting(..) => Then::Continue,
-        }
-    }
-
-    /// The end with an error: that of a cancel is one of its own (rule P30).
-    fn failed(&self, failure: &Failure) -> End {
-        match &self.cancelled {
-            Some(cancelled) if failure.kind == FailureKind::Cancelled => {
-                End::Cancelled { reason: cancelled.reason.clone() }
-            }
-            _ => End::Errored(failure.clone()),
         }
     }
 
@@ -189,6 +181,7 @@ impl Hosted {
             opened,
             closed,
             cached: self.env.caches && then == Then::Suspend,
+            compensated: if matches!(then, Then::End(_)) { self.compensated.clone() } else { None },
             then,
             folded,
             state,
@@ -256,6 +249,9 @@ impl Hosted {
         self.told = Told::default();
         self.shown = super::Shown::default();
         self.cancelled = None;
+        self.rollback = None;
+        self.compensated = None;
+        self.undo_keys.clear();
         self.used = super::Used::default();
         self.linger = super::Linger::No;
         self.quiet_until = self.journal.last();
@@ -295,6 +291,19 @@ fn goes_on(outcome: &AttemptOutcome) -> bool {
         || matches!(outcome, AttemptOutcome::Failed { retry_in: Some(delay), .. } if delay.as_u64() == 0)
 }
 
+const fn is_at_once(wait: &OpenWait) -> bool {
+    match wait {
+        OpenWait::Patch | OpenWait::Rollback { .. } => true,
+        OpenWait::Sleep(_)
+        | OpenWait::SleepUntil(_)
+        | OpenWait::Remote(_)
+        | OpenWait::Event { .. }
+        | OpenWait::Child(_)
+        | OpenWait::Instance(_)
+        | OpenWait::Send(_) => false,
+    }
+}
+
 fn due(wait: &OpenWait, now: Timestamp) -> Option<Timestamp> {
     match wait {
         OpenWait::Sleep(length) => Some(now.plus(*length)),
@@ -304,7 +313,8 @@ fn due(wait: &OpenWait, now: Timestamp) -> Option<Timestamp> {
         | OpenWait::Patch
         | OpenWait::Child(_)
         | OpenWait::Instance(_)
-        | OpenWait::Send(_) => None,
+        | OpenWait::Send(_)
+        | OpenWait::Rollback { .. } => None,
     }
 }
 

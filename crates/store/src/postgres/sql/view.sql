@@ -10,6 +10,7 @@ SELECT k.nth, i.id, i.namespace, i.workflow, i.name, i.run, i.generation, i.stat
              AND coalesce(i.pin, '*') IN ('*', s.build)
        ) AS served,
        a.since, a.code, a.message, e.entry, e.payload, c.paused_at, c.cancel_position, c.cancel_until,
+       c.cancel_rollback, c.compensating_at,
        c.paused_at IS NOT NULL AND EXISTS (SELECT FROM lease p WHERE p.instance = k.id) AS pausing,
        w.call_kind, w.call_name, w.call_count, w.kind, w.since, w.due_at, w.awaited, i.events, i.pin
 FROM unnest($1::uuid[]) WITH ORDINALITY AS k (id, nth)

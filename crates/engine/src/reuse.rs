@@ -1,0 +1,77 @@
+//! What a restart with `reuse` takes over of the run before (rule L4): the outputs of its complete steps. A step of the new run with
+//! the same input gets its output from there, without a call; one with another input runs.
+//!
+//! Not taken over is what was compensated, and what failed. Steps that must not be tried twice are not told apart yet: whoever wants
+//! them not repeated restarts with `reuse`.
+
+use std::collections::{BTreeMap, HashSet};
+
+use everstep_protocol::{
+    Call, CallKind, Position,
+    journal::{Entry, Fact, Outcome, Reusable},
+};
+
+/// The journal of the new run: the first entry, then each output, in the order in which they were recorded. None if `entries` do not
+/// begin with a first entry.
+#[must_use]
+pub fn reuse(entries: &[Entry]) -> Option<Vec<Entry>> {
+    let first = entries.first().filter(|entry| matches!(entry.fact, Fact::Started(_)))?;
+    let undone: HashSet<Call> = compensated(entries).collect();
+    let mut outputs: BTreeMap<&Call, (&Entry, Reusable)> = BTreeMap::new();
+    for entry in entries {
+        if let Some((call, reusable)) = output(entry).filter(|(call, _)| !undone.contains(*call)) {
+            outputs.insert(call, (entry, reusable));
+        }
+    }
+    let mut outputs: Vec<_> = outputs.into_values().collect();
+    outputs.sort_by_key(|(entry, _)| entry.position);
+    let facts = outputs.into_iter().map(|(entry, reusable)| (entry.at, Fact::Reusable(reusable)));
+    let facts = std::iter::once((first.at, first.fact.clone())).chain(facts);
+    let numbered = (1..).zip(facts);
+    Some(numbered.map(|(at, (time, fact))| Entry { position: Position(at), at: time, fact }).collect())
+}
+
+/// The output that an entry brings: of a step, or of one that an earlier run brought along and this one has not called.
+fn output(entry: &Entry) -> Option<(&Call, Reusable)> {
+    match &entry.fact {
+        Fact::Reusable(reusable) => Some((&reusable.call, reusable.clone())),
+        Fact::Attempted(attempted) if attempted.call.kind == CallKind::Step => {
+            let Outcome::Succeeded(output) = &attempted.outcome else { return None };
+            let reusable = Reusable {
+                call: attempted.call.clone(),
+                key: attempted.key,
+                input: attempted.input,
+                policy: attempted.policy,
+                marks: attempted.marks,
+                output: output.clone(),
+            };
+            Some((&attempted.call, reusable))
+        }
+        Fact::Attempted(_)
+        | Fact::Started(_)
+        | Fact::Opened(_)
+        | Fact::Fired { .. }
+        | Fact::Lost(_)
+        | Fact::Parked(_)
+        | Fact::Retried
+        | Fact::Patched(_)
+        | Fact::Ended(_)
+        | Fact::Delivered(_)
+        | Fact::Closed(_)
+        | Fact::Cancelled(_)
+        | Fact::Returned(_)
+        | Fact::Continued(_)
+        | Fact::Compensating(_)
+        | Fact::Compensated(_)
+        | Fact::Rollback(_) => None,
+    }
+}
+
+/// The steps of which a compensation was at least attempted: their effects are not to be counted on any more.
+pub(crate) fn compensated(entries: &[Entry]) -> impl Iterator<Item = Call> + '_ {
+    entries.iter().filter_map(|entry| {
+        let Fact::Attempted(attempted) = &entry.fact else { return None };
+        let call = &attempted.call;
+        (call.kind == CallKind::Compensation).then(|| Call { kind: CallKind::Step, ..call.clone() })
+    })
+}

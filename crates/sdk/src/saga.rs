@@ -1,0 +1,278 @@
+//! Sagas: what a step's effect is taken back with when the workflow fails (rules P38, P39).
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use everstep_protocol::duration::{DurationError, IntoMillis};
+use everstep_protocol::journal::{Undone, UndoneEnd};
+use everstep_protocol::{Call, CallKind, Failure, FailureKind, Millis, Payload, Policy, Position};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::call::HIDDEN;
+use crate::host::{DelayFn, StepFn, step_fn};
+use crate::{Error, Retry, Step};
+
+/// What a compensation is given of the step that it takes back.
+#[derive(Clone, Debug)]
+pub struct Undo<In, Out> {
+    /// What the step was given.
+    pub input: In,
+    /// What came of it.
+    pub outcome: StepOutcome<Out>,
+}
+
+/// What came of a step, as its workflow knew it when it ended.
+#[derive(Clone, Debug)]
+pub enum StepOutcome<Out> {
+    /// It is complete, with this output.
+    Completed(Out),
+    /// It failed for good, with this error. Whether anything was done is for the step's own code to know.
+    Failed(Error),
+    /// It was under way: it may have done nothing, some of its work, or all of it.
+    Unknown,
+}
+
+impl<In, Out> Undo<In, Out> {
+    /// The step's output, if it is complete.
+    pub const fn output(&self) -> Option<&Out> {
+        match &self.outcome {
+            StepOutcome::Completed(output) => Some(output),
+            StepOutcome::Failed(_) | StepOutcome::Unknown => None,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Told<In, Out> {
+    input: In,
+    outcome: ToldOutcome<Out>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ToldOutcome<Out> {
+    Completed(Out),
+    Failed(Failure),
+    Unknown,
+}
+
+impl<'de, In: DeserializeOwned, Out: DeserializeOwned> Deserialize<'de> for Undo<In, Out> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Told { input, outcome } = Told::deserialize(deserializer)?;
+        let outcome = match outcome {
+            ToldOutcome::Completed(output) => StepOutcome::Completed(output),
+            ToldOutcome::Failed(failure) => StepOutcome::Failed(Error::from_failure(failure)),
+            ToldOutcome::Unknown => StepOutcome::Unknown,
+        };
+        Ok(Self { input, outcome })
+    }
+}
+
+/// A compensation with a policy of its own, for [`StepCall::compensate_with`](crate::StepCall::compensate_with).
+///
+/// ```
+/// use everstep_sdk::{Compensation, Error, Retry, Step, StepOutcome, Undo, Workflow};
+///
+/// # async fn body(cx: Workflow, seats: u32) -> Result<(), Error> {
+/// let release = Compensation::new(release).retry(Retry::constant("1 min").limit(60)).timeout("30s");
+/// let hold = cx.step("reserve", seats, reserve).compensate_with(release).await?;
+/// # Ok(()) }
+/// # async fn reserve(_step: Step, seats: u32) -> Result<String, Error> { Ok(format!("hold-{seats}")) }
+///
+/// async fn release(step: Step, undo: Undo<u32, String>) -> Result<(), Error> {
+///     match undo.outcome {
+///         StepOutcome::Completed(hold) => give_up(&hold).await,
+///         // Nobody knows whether seats are held: the service finds out by the step's key.
+///         StepOutcome::Failed(_) | StepOutcome::Unknown => give_up_by_key(step.undoes()).await,
+///     }
+/// }
+/// # async fn give_up(_hold: &str) -> Result<(), Error> { Ok(()) }
+/// # async fn give_up_by_key(_key: Option<&str>) -> Result<(), Error> { Ok(()) }
+/// ```
+#[must_use = "a compensation is registered with `compensate_with`"]
+pub struct Compensation<Out> {
+    recipe: Recipe,
+    output: PhantomData<fn(Out)>,
+}
+
+impl<Out: DeserializeOwned> Compensation<Out> {
+    /// A compensation with the default policy: five retries, exponential from 10 s, 10 min for an attempt.
+    pub fn new<In, Done, E, F, Fut>(function: F) -> Self
+    where
+        In: DeserializeOwned,
+        Done: Serialize,
+        E: Into<Error>,
+        F: Fn(Step, Undo<In, Out>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Done, E>> + Send + 'static,
+    {
+        let function = Arc::new(function);
+        let run = move |subject: String, input: Payload, hidden: bool| {
+            if hidden && input.decode::<Undo<In, Out>>().is_err() {
+                return refused(&subject);
+            }
+            step_fn(subject, input, function.clone())
+        };
+        let recipe =
+            Recipe { run: Arc::new(run), retry: Retry::new(), timeout: None, refused: None, stop: false };
+        Self { recipe, output: PhantomData }
+    }
+
+    /// When a failed attempt of it is tried again.
+    pub fn retry(mut self, retry: Retry) -> Self {
+        self.recipe.refused = self.recipe.refused.or_else(|| retry.refused().cloned());
+        self.recipe.retry = retry;
+        self
+    }
+
+    /// How long one attempt of it may take.
+    pub fn timeout(mut self, timeout: impl IntoMillis) -> Self {
+        match timeout.into_millis() {
+            Ok(timeout) => self.recipe.timeout = Some(timeout),
+            Err(error) => self.recipe.refused = self.recipe.refused.or(Some(error)),
+        }
+        self
+    }
+
+    /// If it fails for good, those of earlier steps do not run. By default they do (rule P39).
+    pub fn or_stop(mut self) -> Self {
+        self.recipe.stop = true;
+        self
+    }
+
+    pub(crate) fn into_recipe(self) -> Recipe {
+        self.recipe
+    }
+}
+
+impl<Out> fmt::Debug for Compensation<Out> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Compensation").finish_non_exhaustive()
+    }
+}
+
+type Run = Arc<dyn Fn(String, Payload, bool) -> StepFn + Send + Sync>;
+
+/// The step's output does not fit, and no message may quote it (rule P44).
+fn refused(subject: &str) -> StepFn {
+    let failure = Failure::new(FailureKind::Invalid, format!("{subject}: reading the input: {HIDDEN}"));
+    Arc::new(move |_| {
+        let failure = failure.clone();
+        Box::pin(async move { Err(failure) })
+    })
+}
+
+/// A compensation, its types hidden.
+pub(crate) struct Recipe {
+    run: Run,
+    retry: Retry,
+    timeout: Option<Millis>,
+    pub(crate) refused: Option<DurationError>,
+    stop: bool,
+}
+
+/// The steps of a body that have a compensation, and what became of them.
+#[derive(Default)]
+pub(crate) struct Saga {
+    registered: std::collections::BTreeMap<u64, Registered>,
+    /// The body is to be thrown away where it stands.
+    pub(crate) interrupted: bool,
+    /// Compensations run also if the body ends with a cancel.
+    pub(crate) on_cancel: bool,
+    /// How the compensations ended, once they are over.
+    pub(crate) over: Option<Vec<Undone>>,
+}
+
+struct Registered {
+    call: Call,
+    /// What the body had seen when the call began.
+    begun_at: Position,
+    input: Payload,
+    recipe: Recipe,
+    /// The step's output is sensitive.
+    hidden: bool,
+    outcome: Option<Result<Payload, Failure>>,
+}
+
+/// A compensation that is to run.
+pub(crate) struct Planned {
+    pub(crate) call: Call,
+    pub(crate) input: Payload,
+    pub(crate) policy: Policy,
+    pub(crate) delay: Option<DelayFn>,
+    pub(crate) run: StepFn,
+    pub(crate) stop: bool,
+}
+
+impl Saga {
+    pub(crate) fn register(
+        &mut self,
+        number: u64,
+        call: Call,
+        begun_at: Position,
+        input: Payload,
+        recipe: Recipe,
+        hidden: bool,
+    ) {
+        let registered = Registered { call, begun_at, input, recipe, hidden, outcome: None };
+        self.registered.insert(number, registered);
+    }
+
+    /// A call has its outcome. One that a cancel ended was under way.
+    pub(crate) fn ended(&mut self, number: u64, result: Result<&Payload, &Failure>) {
+        if let Some(registered) = self.registered.get_mut(&number) {
+            registered.outcome = match result {
+                Err(failure) if failure.kind == FailureKind::Cancelled => None,
+                result => Some(result.cloned().map_err(Clone::clone)),
+            };
+        }
+    }
+
+    /// The body has dropped a call without an outcome. Where it has seen nothing since the call began, nothing of it has run.
+    pub(crate) fn dropped(&mut self, number: u64, seen: Position) {
+        if self.registered.get(&number).is_some_and(|registered| registered.begun_at == seen) {
+            self.registered.remove(&number);
+        }
+    }
+
+    /// What is to run, last call first; nothing is registered afterwards.
+    pub(crate) fn plan(&mut self) -> Vec<Planned> {
+        let registered = std::mem::take(&mut self.registered);
+        registered.into_values().rev().map(Registered::plan).collect()
+    }
+}
+
+impl Registered {
+    fn plan(self) -> Planned {
+        let Self { call, input, recipe, hidden, outcome, .. } = self;
+        let outcome = match outcome {
+            Some(Ok(output)) => format!(r#"{{"completed":{}}}"#, output.as_str()),
+            Some(Err(failure)) => match Payload::encode(&failure) {
+                Ok(failure) => format!(r#"{{"failed":{}}}"#, failure.as_str()),
+                Err(_) => r#""unknown""#.to_owned(),
+            },
+            None => r#""unknown""#.to_owned(),
+        };
+        let text = format!(r#"{{"input":{},"outcome":{outcome}}}"#, input.as_str());
+        let input = Payload::from_trusted(text);
+        let subject = format!("compensation {:?}", call.name.as_str());
+        Planned {
+            call: Call { kind: CallKind::Compensation, ..call },
+            run: (recipe.run)(subject, input.clone(), hidden),
+            input,
+            policy: recipe.retry.policy(recipe.timeout),
+            delay: recipe.retry.function().cloned(),
+            stop: recipe.stop,
+        }
+    }
+}
+
+/// How a compensation ended.
+pub(crate) fn undone(call: Call, result: Result<(), Error>) -> Undone {
+    let end = match result {
+        Ok(()) => UndoneEnd::Done,
+        Err(error) => UndoneEnd::Failed(Failure::from(error)),
+    };
+    Undone { call, end }
+}
