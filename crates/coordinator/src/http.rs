@@ -41,6 +41,7 @@ mod health;
 mod instances;
 mod journal;
 mod problem;
+mod reason;
 mod rejected;
 mod rollback;
 mod view;

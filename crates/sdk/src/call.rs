@@ -2,6 +2,55 @@
 //!
 //! A call is numbered when it is made and begins at its first poll (rule W32). One that is not valid never begins.
 
+/// What a step's call can be told wherever it runs: its timeout, what takes it back, that its output is sensitive. A macro, since the
+/// documentation of each call is to show them.
+macro_rules! any_step {
+    ($call:ident) => {
+        impl<Out> $call<Out> {
+            /// How long one attempt may take: text, milliseconds or a [`Duration`](std::time::Duration). Default: 10 min.
+            pub fn timeout(mut self, timeout: impl everstep_protocol::duration::IntoMillis) -> Self {
+                match timeout.into_millis() {
+                    Ok(timeout) => self.timeout = Some(timeout),
+                    Err(error) => self.pending.refuse(FailureKind::Invalid, error),
+                }
+                self
+            }
+        }
+
+        impl<Out: serde::de::DeserializeOwned> $call<Out> {
+            /// What takes the step back if the workflow fails, or is ended with a rollback (rule P38): it runs in this worker, as a
+            /// durable step of its own, after the workflow's function has ended. It is registered when the step begins, and runs whether
+            /// the step completed, failed or was under way; last call first. A workflow that ends with a value takes nothing back.
+            pub fn compensate<In, Done, E, F, Fut>(self, function: F) -> Self
+            where
+                In: serde::de::DeserializeOwned,
+                Done: serde::Serialize,
+                E: Into<$crate::Error>,
+                F: Fn($crate::Step, $crate::Undo<In, Out>) -> Fut + Send + Sync + 'static,
+                Fut: Future<Output = Result<Done, E>> + Send + 'static,
+            {
+                self.compensate_with($crate::Compensation::new(function))
+            }
+
+            /// Its output is shown to nobody (rule P44): no view, log, journal on a screen or export has it, nor the data of its error. The
+            /// code gets it as it is, in every replay, and so does its compensation; it is stored. The input is not hidden, and what the
+            /// code makes of the output is its own business: mark the steps that hand it on too.
+            pub fn sensitive(mut self) -> Self {
+                self.sensitive = true;
+                self.pending.hide();
+                self
+            }
+
+            /// Like [`compensate`](Self::compensate), with a policy of its own.
+            pub fn compensate_with(mut self, compensation: $crate::Compensation<Out>) -> Self {
+                self.pending.compensate(compensation.into_recipe());
+                self
+            }
+        }
+    };
+}
+use any_step;
+
 mod child;
 mod event;
 mod instance;

@@ -47,13 +47,19 @@ const SELECTIVE: [(&str, &[&str]); 31] = [
     ("watcher_pkey", &["instance"]),
 ];
 
-#[tokio::test]
-async fn w37_no_hot_statement_reads_a_whole_table() {
+/// A database with the schema, which goes when the first of the two does, and a connection to it.
+async fn migrated() -> (fixture::Database, Client) {
     let database = fixture::Database::create().await;
     migrate(&database.url).await.expect("the schema is made");
     let config = PostgresSettings::new(&database.url).config().expect("the URL is good");
     let (client, connection) = config.connect(NoTls).await.expect("it connects");
     tokio::spawn(connection);
+    (database, client)
+}
+
+#[tokio::test]
+async fn w37_no_hot_statement_reads_a_whole_table() {
+    let (_database, client) = migrated().await;
 
     let mut problems = Vec::new();
     client.batch_execute("VACUUM ANALYZE").await.expect("it vacuums");
@@ -68,11 +74,7 @@ async fn w37_no_hot_statement_reads_a_whole_table() {
 /// Among 20,000 complete instances, some errored: their lists are found by their index, not by walking back.
 #[tokio::test]
 async fn p28_a_list_of_one_final_status_has_its_index() {
-    let database = fixture::Database::create().await;
-    migrate(&database.url).await.expect("the schema is made");
-    let config = PostgresSettings::new(&database.url).config().expect("the URL is good");
-    let (client, connection) = config.connect(NoTls).await.expect("it connects");
-    tokio::spawn(connection);
+    let (_database, client) = migrated().await;
     client.batch_execute(FILL).await.expect("it fills");
     client.batch_execute("VACUUM ANALYZE").await.expect("it vacuums");
     for (status, either) in [
@@ -111,11 +113,7 @@ async fn w24_no_index_of_the_heads_covers_what_changes() {
     let changing: Vec<&str> =
         set.split(',').filter_map(|part| Some(part.split_once(" = ")?.0.trim())).collect();
     assert!(changing.contains(&"status") && changing.contains(&"position"), "{changing:?}");
-    let database = fixture::Database::create().await;
-    migrate(&database.url).await.expect("the schema is made");
-    let config = PostgresSettings::new(&database.url).config().expect("the URL is good");
-    let (client, connection) = config.connect(NoTls).await.expect("it connects");
-    tokio::spawn(connection);
+    let (_database, client) = migrated().await;
     let indexes = "SELECT indexdef FROM pg_indexes WHERE tablename = 'instance'";
     let indexes = client.query(indexes, &[]).await.expect("they are listed");
     assert!(indexes.len() > 1);
@@ -130,11 +128,7 @@ async fn w24_no_index_of_the_heads_covers_what_changes() {
 /// What is open is found by the keys of the side tables, each of which is read backwards from the cursor.
 #[tokio::test]
 async fn p40_the_list_of_what_is_open_reads_no_whole_table() {
-    let database = fixture::Database::create().await;
-    migrate(&database.url).await.expect("the schema is made");
-    let config = PostgresSettings::new(&database.url).config().expect("the URL is good");
-    let (client, connection) = config.connect(NoTls).await.expect("it connects");
-    tokio::spawn(connection);
+    let (_database, client) = migrated().await;
     client.batch_execute(FILL).await.expect("it fills");
     client.batch_execute("VACUUM ANALYZE").await.expect("it vacuums");
     client.batch_execute(&format!("PREPARE list AS {}", open_list())).await.expect("it is prepared");
@@ -153,11 +147,7 @@ async fn p40_the_list_of_what_is_open_reads_no_whole_table() {
 
 #[tokio::test]
 async fn p37_a_list_by_attributes_is_found_by_their_index() {
-    let database = fixture::Database::create().await;
-    migrate(&database.url).await.expect("the schema is made");
-    let config = PostgresSettings::new(&database.url).config().expect("the URL is good");
-    let (client, connection) = config.connect(NoTls).await.expect("it connects");
-    tokio::spawn(connection);
+    let (_database, client) = migrated().await;
     client.batch_execute(FILL).await.expect("it fills");
     client.batch_execute("VACUUM ANALYZE").await.expect("it vacuums");
     client.batch_execute(&format!("PREPARE list AS {}", attribute_list())).await.expect("it is prepared");

@@ -5,6 +5,7 @@ use everstep_conformance::{failing, noting};
 use everstep_engine::Answer;
 use everstep_store::{InstanceView, StatusWord};
 use everstep_system_tests::{Gate, Log, World, on_both, world::name};
+use futures::future::BoxFuture;
 
 /// A step, a wait for an event or a sleep, a step.
 fn waits(log: &Log) -> Registry {
@@ -32,6 +33,23 @@ async fn all_die(world: &mut World, worker: usize, registry: Registry) -> usize 
     world.crash_coordinator(world.coordinators_made() - 1).await;
     world.add_coordinator().await;
     world.add_worker(registry).await
+}
+
+/// A step that notes its name and then waits for the gate.
+fn behind<T>(
+    log: &Log,
+    gate: &Gate,
+    name: &'static str,
+) -> impl Fn(Step, T) -> BoxFuture<'static, Result<(), Error>> + use<T> {
+    let (log, gate) = (log.clone(), gate.clone());
+    move |_, _| {
+        let (log, gate) = (log.clone(), gate.clone());
+        Box::pin(async move {
+            log.push(name);
+            gate.pass().await;
+            Ok(())
+        })
+    }
 }
 
 on_both! {
@@ -145,14 +163,7 @@ on_both! {
                 let (log, gate) = (log.clone(), gate.clone());
                 async move {
                     let first = cx.event::<u64>("go").timeout(100).await.is_err_and(|error| error.is_timed_out());
-                    let gap = cx.step("gap", (), move |_: Step, (): ()| {
-                        let (log, gate) = (log.clone(), gate.clone());
-                        async move {
-                            log.push("gap");
-                            gate.pass().await;
-                            Ok::<_, Error>(())
-                        }
-                    });
+                    let gap = cx.step("gap", (), behind(&log, &gate, "gap"));
                     gap.retry(Retry::constant(10)).await?;
                     Ok::<_, Error>((first, cx.event::<u64>("go").timeout("1 min").await?))
                 }
@@ -177,14 +188,7 @@ on_both! {
                 let (log, gate) = (log.clone(), gate.clone());
                 async move {
                     let first = cx.event::<u64>("msg").timeout("1 min").await?;
-                    let mid = cx.step("mid", first, move |_: Step, _: u64| {
-                        let (log, gate) = (log.clone(), gate.clone());
-                        async move {
-                            log.push("mid");
-                            gate.pass().await;
-                            Ok::<_, Error>(())
-                        }
-                    });
+                    let mid = cx.step("mid", first, behind(&log, &gate, "mid"));
                     mid.retry(Retry::constant(10)).await?;
                     Ok::<_, Error>((first, cx.event::<u64>("msg").timeout("1 min").await?))
                 }

@@ -34,9 +34,7 @@ impl Handle {
         reason: Option<String>,
         within: Option<Millis>,
     ) -> Result<Answer, Error> {
-        let within = within.unwrap_or(self.shared.settings.cancel_within);
-        let what = What::Cancel { operation, reason, within, rollback: false };
-        self.on("cancel an instance", &name, what).await
+        self.cancelled(name, operation, reason, within, false).await
     }
 
     /// Cancels an instance and has its compensations run when it ends with that, or when its time is over (rule P38).
@@ -47,8 +45,19 @@ impl Handle {
         reason: Option<String>,
         within: Option<Millis>,
     ) -> Result<Answer, Error> {
+        self.cancelled(name, operation, reason, within, true).await
+    }
+
+    async fn cancelled(
+        &self,
+        name: NameKey,
+        operation: String,
+        reason: Option<String>,
+        within: Option<Millis>,
+        rollback: bool,
+    ) -> Result<Answer, Error> {
         let within = within.unwrap_or(self.shared.settings.cancel_within);
-        let what = What::Cancel { operation, reason, within, rollback: true };
+        let what = What::Cancel { operation, reason, within, rollback };
         self.on("cancel an instance", &name, what).await
     }
 

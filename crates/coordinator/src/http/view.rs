@@ -1,14 +1,18 @@
 //! The JSON of an instance. Shown, never stored; derived from what the store read at one moment (promise 6).
 
-use super::rollback::RollbackView;
-use everstep_engine::{Status, rows::WaitKind};
+use everstep_engine::Status;
 use everstep_protocol::{
-    Call, CallKind, EventType, Failure, Payload, Pin, Timestamp,
+    Call, Failure, Payload, Pin, Timestamp,
     journal::{Compensated, End, Other},
 };
-use everstep_store::{ChildView, InstanceView, StatusWord, UnreadView, WaitView};
+use everstep_store::{ChildView, InstanceView, UnreadView};
 use serde::Serialize;
 use serde_json::value::RawValue;
+
+use super::{
+    reason::{Reason, Wait, hint, reason},
+    rollback::RollbackView,
+};
 
 /// An instance.
 #[derive(Debug, Serialize)]
@@ -88,23 +92,6 @@ struct Child {
     run: u32,
 }
 
-/// Why an instance is in its status.
-#[derive(Debug, Serialize)]
-struct Reason {
-    kind: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    message: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    call: Option<CallView>,
-    /// The other instance that it waits for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    instance: Option<InstanceName>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    since: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    until: Option<String>,
-}
-
 /// A call by its identity.
 #[derive(Debug, Serialize)]
 pub(super) struct CallView {
@@ -125,23 +112,6 @@ struct Attention {
     code: &'static str,
     message: String,
     since: String,
-}
-
-#[derive(Debug, Serialize)]
-struct Wait {
-    kind: &'static str,
-    call: CallView,
-    /// The other instance that it waits for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    instance: Option<InstanceName>,
-    /// The types of events that end it.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    types: Vec<String>,
-    /// Only events with this key end it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    key: Option<String>,
-    since: String,
-    until: Option<String>,
 }
 
 /// Unread events of one type.
@@ -224,84 +194,6 @@ impl From<InstanceView> for Instance {
     }
 }
 
-/// Why it is in its status: what it waits for next, who is missing, what is being done.
-fn reason(view: &InstanceView) -> Option<Reason> {
-    let plain =
-        |kind, message, since| Reason { kind, message, call: None, instance: None, since, until: None };
-    match view.status {
-        StatusWord::Queued if !view.served => {
-            let message = match view.pin.as_ref().and_then(Pin::build) {
-                Some(build) => format!("no worker of build {build} serves {}", view.workflow),
-                None => format!("no worker serves {}", view.workflow),
-            };
-            Some(plain("not_served", Some(message), view.ready_at.map(time)))
-        }
-        StatusWord::Queued => Some(plain("ready", None, view.ready_at.map(time))),
-        StatusWord::Running if view.control.compensating_at.is_some() => {
-            Some(plain("compensating", None, view.control.compensating_at.map(time)))
-        }
-        StatusWord::Running if view.control.cancel.is_some() => Some(plain("cancelling", None, None)),
-        StatusWord::Running | StatusWord::Pausing => Some(plain("steps", None, None)),
-        StatusWord::Paused => Some(plain("paused", None, view.control.paused_at.map(time))),
-        StatusWord::Waiting => view.waiting.first().map(|wait| Reason {
-            kind: wait_word(wait),
-            message: None,
-            call: Some(CallView::from(&wait.call)),
-            instance: other(wait, view),
-            since: Some(time(wait.since)),
-            until: wait.due_at.map(time),
-        }),
-        StatusWord::Attention
-        | StatusWord::Complete
-        | StatusWord::Errored
-        | StatusWord::Terminated
-        | StatusWord::Cancelled => None,
-    }
-}
-
-/// What is waited for, in a word: a child is an instance of its own kind.
-const fn wait_word(wait: &WaitView) -> &'static str {
-    match (wait.kind, wait.call.kind) {
-        (WaitKind::Instance, CallKind::Child) => "child",
-        (kind, _) => kind.word(),
-    }
-}
-
-/// The other instance that is waited for. A child is known by its call; the others stand in the call's name.
-fn other(wait: &WaitView, view: &InstanceView) -> Option<InstanceName> {
-    if wait.kind != WaitKind::Instance {
-        return None;
-    }
-    let child = view.children.iter().find(|child| child.run == view.run && child.call == wait.call.hash());
-    if wait.call.kind == CallKind::Child {
-        return child.map(|child| InstanceName::from(&child.name));
-    }
-    let (workflow, rest) = wait.call.name.as_str().split_once('/')?;
-    let id = rest.split_once(' ').map_or(rest, |(id, _)| id);
-    Some(InstanceName { workflow: workflow.to_owned(), id: id.to_owned() })
-}
-
-/// A type that is awaited and was never sent, while others pile up, is most likely a mistyped one.
-fn hint(view: &InstanceView) -> Option<String> {
-    let quoted =
-        |names: Vec<&str>| names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ");
-    let awaited = |kind: &EventType| {
-        view.waiting
-            .iter()
-            .filter_map(|wait| wait.awaited.as_ref())
-            .any(|awaited| awaited.types.contains(kind))
-    };
-    let unread: Vec<_> = view.unread.iter().filter(|unread| !awaited(&unread.kind)).collect();
-    if view.ended_at.is_some() || view.never_sent.is_empty() || unread.is_empty() {
-        return None;
-    }
-    Some(format!(
-        "it waits for {}, of which no event was ever sent, while nothing waits for {}: is a type mistyped?",
-        quoted(view.never_sent.iter().map(EventType::as_str).collect()),
-        quoted(unread.iter().map(|unread| unread.kind.as_str()).collect()),
-    ))
-}
-
 fn end(end: Option<End>) -> (Option<Box<RawValue>>, Option<Error>, Option<Termination>) {
     match end {
         None => (None, None, None),
@@ -339,21 +231,6 @@ impl From<&ChildView> for Child {
             status: child.status.map(Status::word),
             detached: child.detached,
             run: child.run.0,
-        }
-    }
-}
-
-impl Wait {
-    fn of(wait: &WaitView, view: &InstanceView) -> Self {
-        let awaited = wait.awaited.as_ref();
-        Self {
-            kind: wait_word(wait),
-            call: CallView::from(&wait.call),
-            instance: other(wait, view),
-            types: awaited.into_iter().flat_map(|awaited| &awaited.types).map(ToString::to_string).collect(),
-            key: awaited.and_then(|awaited| awaited.key.as_ref()).map(ToString::to_string),
-            since: time(wait.since),
-            until: wait.due_at.map(time),
         }
     }
 }
@@ -404,11 +281,13 @@ pub(super) fn raw_text(text: &str) -> Box<RawValue> {
 #[cfg(test)]
 mod tests {
     //! Proves the JSON of each status. Not: that the store derives the right one.
-    use everstep_engine::rows::Control;
+    use everstep_engine::rows::{Control, WaitKind};
     use everstep_protocol::{
-        CallName, Epoch, FailureKind, Generation, InstanceUid, Namespace, Position, Run, WorkflowName,
+        CallKind, CallName, Epoch, EventType, FailureKind, Generation, InstanceUid, Namespace, Position, Run,
+        WorkflowName,
         journal::{ParkCode, Parked, Undone, UndoneEnd},
     };
+    use everstep_store::{StatusWord, WaitView};
     use serde_json::{Value, json};
 
     use super::*;

@@ -5,15 +5,13 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use everstep_protocol::duration::IntoMillis;
 use everstep_protocol::journal::Marks;
 use everstep_protocol::{FailureKind, Millis, Payload};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::Pending;
 use crate::host::{Spec, StepFn, StepSpec};
-use crate::{Compensation, Error, Retry, Step, Undo};
+use crate::{Error, Retry};
 
 /// A step: awaiting it gives its output. From [`Workflow::step`](crate::Workflow::step).
 ///
@@ -41,47 +39,9 @@ impl<Out> StepCall<Out> {
         self.retry = retry;
         self
     }
-
-    /// How long one attempt may take: text, milliseconds or a [`Duration`](std::time::Duration). Default: 10 min.
-    pub fn timeout(mut self, timeout: impl IntoMillis) -> Self {
-        match timeout.into_millis() {
-            Ok(timeout) => self.timeout = Some(timeout),
-            Err(error) => self.pending.refuse(FailureKind::Invalid, error),
-        }
-        self
-    }
 }
 
-impl<Out: DeserializeOwned> StepCall<Out> {
-    /// What takes the step back if the workflow fails, or is ended with a rollback (rule P38): it runs in this worker, as a
-    /// durable step of its own, after the workflow's function has ended. It is registered when the step begins, and runs whether
-    /// the step completed, failed or was under way; last call first. A workflow that ends with a value takes nothing back.
-    pub fn compensate<In, Done, E, F, Fut>(self, function: F) -> Self
-    where
-        In: DeserializeOwned,
-        Done: Serialize,
-        E: Into<Error>,
-        F: Fn(Step, Undo<In, Out>) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<Done, E>> + Send + 'static,
-    {
-        self.compensate_with(Compensation::new(function))
-    }
-
-    /// Its output is shown to nobody (rule P44): no view, log, journal on a screen or export has it, nor the data of its error. The
-    /// code gets it as it is, in every replay, and so does its compensation; it is stored. The input is not hidden, and what the
-    /// code makes of the output is its own business: mark the steps that hand it on too.
-    pub fn sensitive(mut self) -> Self {
-        self.sensitive = true;
-        self.pending.hide();
-        self
-    }
-
-    /// Like [`compensate`](Self::compensate), with a policy of its own.
-    pub fn compensate_with(mut self, compensation: Compensation<Out>) -> Self {
-        self.pending.compensate(compensation.into_recipe());
-        self
-    }
-}
+any_step!(StepCall);
 
 impl<Out: DeserializeOwned> Future for StepCall<Out> {
     type Output = Result<Out, Error>;
