@@ -125,10 +125,17 @@ impl Handle {
         }
         let answers = starts.into_iter().zip(repeatable).map(async |(start, (has_id, has_message))| {
             let name = start.name.clone();
-            let Ok(told) = self.ask(DOING, Input::Start(Box::new(start))).await else {
-                // Under a message's name the instance may be an earlier one, with another id.
-                let id = (has_id || !has_message).then_some(name.id.as_str());
-                return reply::unknown(name.workflow.as_str(), id, has_id || has_message);
+            let told = match self.ask(DOING, Input::Start(Box::new(start))).await {
+                Ok(told) => told,
+                Err(Error::Undecided { code, reason }) => {
+                    let (workflow, id) = (name.workflow.to_string(), name.id.to_string());
+                    return reply::rejected(&code, &reason, Some(workflow), Some(id));
+                }
+                Err(_) => {
+                    // Under a message's name the instance may be an earlier one, with another id.
+                    let id = (has_id || !has_message).then_some(name.id.as_str());
+                    return reply::unknown(name.workflow.as_str(), id, has_id || has_message);
+                }
             };
             reply::start(&told.answer, name.workflow.as_str(), told.id.as_ref().map(InstanceId::as_str))
         });

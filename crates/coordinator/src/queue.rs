@@ -180,6 +180,9 @@ fn size(input: &Input) -> usize {
             _ => 0,
         },
         Input::On { what: What::StepReport { outcome: ended, .. }, .. } => outcome(ended),
+        Input::On { what: What::Restart { prepared: Some(prepared), .. }, .. } => {
+            prepared.entries.iter().map(|entry| entry.fact.payload_bytes() as usize).sum()
+        }
         Input::Undelivered(..) | Input::On { .. } => 0,
     }
 }

@@ -9,7 +9,7 @@ use std::{
 use everstep_engine::{
     Answer, Effect, Input, What, Writes,
     batch::{Batch, Loaded, Verdict},
-    letter::{Letter, refusal},
+    letter::{Letter, Said, refusal},
     mailbox::SentEvent,
     rows::Needs,
     start::{MessageKey, NameKey},
@@ -408,7 +408,9 @@ fn culprit(shared: &Shared, input: &Input, mut debts: Vec<(Debt, u8)>, code: &st
             if let What::Letter(letter) = what {
                 undelivered(shared, letter.clone(), message);
             }
-            if !matches!(what, What::Unwritable { .. }) {
+            // An event of another instance is to blame itself.
+            let is_sent = matches!(what, What::Letter(Letter { said: Said::Event(_), .. }));
+            if !is_sent && !matches!(what, What::Unwritable { .. }) {
                 let what = What::Unwritable { message: message.to_owned() };
                 shared.submit(Arrival::new(Input::On { instance: *instance, what }));
             }

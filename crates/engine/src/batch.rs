@@ -168,8 +168,13 @@ impl Batch {
             place,
             taker: taker.as_ref(),
         };
-        let decision = catch_unwind(AssertUnwindSafe(|| decide(head, what, context)))
-            .unwrap_or_else(|_| broken(head, &self.loaded.rows, self.loaded.now));
+        let decision = catch_unwind(AssertUnwindSafe(|| decide(head, what, context))).unwrap_or_else(|_| {
+            // A letter that breaks its decision goes back, so that it is not carried for ever.
+            if let What::Letter(letter) = what {
+                self.undelivered(letter, &crate::letter::undeliverable());
+            }
+            broken(head, &self.loaded.rows, self.loaded.now)
+        });
         self.settle_credit(place, &decision.effects, room);
         self.record(head, decision)
     }
@@ -263,7 +268,9 @@ impl Batch {
         for entry in decision.last {
             self.fold.entry(before, entry);
         }
-        if let Some(last) = decision.entries.last().filter(|_| head.status.is_ended() && head.links > 0) {
+        // Whoever waits for the end may come later in the batch, and have asked for the last entry before there was a tie.
+        let is_asked_for = head.links > 0 || self.loaded.rows.lasts.contains_key(&head.uid);
+        if let Some(last) = decision.entries.last().filter(|_| head.status.is_ended() && is_asked_for) {
             self.loaded.rows.lasts.insert(head.uid, last.clone());
         }
         for entry in decision.entries {
@@ -365,13 +372,13 @@ const fn may_place(what: &What) -> bool {
         | What::Cancel { .. }
         | What::Restart { .. }
         | What::Retry { .. }
+        | What::Overdue
         | What::Pin { .. } => true,
         What::Claim { .. }
         | What::GiveBack { .. }
         | What::StepClaim { .. }
         | What::Unwritable { .. }
         | What::Pause { .. }
-        | What::Overdue
         | What::Delete { .. }
         | What::Expire
         | What::Terminate { .. } => false,
@@ -416,7 +423,8 @@ fn runnable(mut head: Head, entry: Entry, place: Place, taker: Option<Taker>) ->
 
 /// The decision itself panicked: a broken invariant inside one instance parks that instance, and its holder is told to stop.
 fn broken(head: &Head, rows: &Rows, now: Timestamp) -> Decision {
-    if head.status.is_ended() {
+    // One that is parked already asks its question once, however often what breaks it comes again.
+    if head.status.is_ended() || rows.parked.contains_key(&head.uid) {
         return Decision::nothing(Answer::Nothing);
     }
     let mut after = head.clone();

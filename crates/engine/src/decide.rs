@@ -48,7 +48,7 @@ mod step;
 use everstep_protocol::{
     InstanceUid, Position, SessionId, Timestamp,
     journal::{Entry, Fact, Lost},
-    limits::Limits,
+    limits::{Limits, PART_BYTES},
 };
 
 pub use restart::Prepared;
@@ -208,7 +208,9 @@ impl<'a> Draft<'a> {
         self.head.cached = None;
         self.changes.push(Change::Lease(Subject::INSTANCE, Lease { session, epoch: self.head.epoch }));
         let is_all = self.entries.len() as u64 == self.head.position.0.saturating_sub(after.0);
-        let entries = if is_all { self.entries.clone() } else { Vec::new() };
+        // A restart may begin with a long journal: one that is more than a part is read in parts (rules W20, W26).
+        let bytes: u64 = self.entries.iter().map(|entry| entry.fact.payload_bytes()).sum();
+        let entries = if is_all && bytes <= PART_BYTES as u64 { self.entries.clone() } else { Vec::new() };
         self.effects.push(Effect::Grant {
             session,
             head: Box::new(self.head.clone()),

@@ -46,12 +46,6 @@ impl Decision {
             answer,
         }
     }
-
-    /// Nothing changes, but this is sent.
-    #[must_use]
-    pub fn send(effect: Effect, answer: Answer) -> Self {
-        Self { effects: vec![effect], ..Self::nothing(answer) }
-    }
 }
 
 /// A change of one side row. An insert is of a row that is known to be absent, a delete may find nothing.

@@ -22,7 +22,8 @@ pub fn keep(entries: &[Entry], step: &Call) -> Option<Vec<Entry>> {
         return None;
     }
     // What the body did after a cancel it would not do without; and what it did knowing of an effect that was taken back since.
-    let undone: HashSet<Call> = compensated(entries).collect();
+    // Attached children that were only started end with the run, so that it starts others.
+    let undone: HashSet<Call> = compensated(entries).chain(only_started(entries)).collect();
     let known_undone = undone.iter().filter_map(|call| calls.outcomes.get(call).copied());
     let cut = known.into_iter().chain(calls.cancelled).chain(known_undone).min();
     let cut = cut.unwrap_or(Position(u64::MAX));
@@ -65,6 +66,18 @@ pub fn keep(entries: &[Entry], step: &Call) -> Option<Vec<Entry>> {
         moved.push(entry, fact);
     }
     Some(moved.entries)
+}
+
+/// The calls that only started a child which a restart ends.
+fn only_started(entries: &[Entry]) -> impl Iterator<Item = Call> {
+    entries.iter().filter_map(|entry| match &entry.fact {
+        Fact::Opened(Opened { call, wait: Wait::Child(child), .. })
+            if child.only_started && !child.detached =>
+        {
+            Some(call.clone())
+        }
+        _ => None,
+    })
 }
 
 /// The calls of a journal.

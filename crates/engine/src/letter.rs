@@ -207,6 +207,12 @@ pub fn gone() -> Failure {
     refusal(NOT_FOUND, "the instance was deleted".to_owned())
 }
 
+/// The same, of one whose decision about the letter failed.
+#[must_use]
+pub fn undeliverable() -> Failure {
+    refusal("Undeliverable", "the call could not be decided, which is a bug of the engine".to_owned())
+}
+
 /// The failure of a start that met an instance with another input.
 #[must_use]
 pub fn conflict(name: &NameKey) -> Failure {

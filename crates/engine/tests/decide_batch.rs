@@ -117,6 +117,24 @@ fn w20_a_panicking_decision_parks_its_instance_and_no_other() {
     assert_eq!(fences(&late), [(S1, uid(1), Epoch(1), FenceReason::Stale)]);
 }
 
+/// What breaks a decision comes again, as a letter does every second: the question is asked once.
+#[test]
+#[cfg(debug_assertions)]
+fn w20_a_decision_that_breaks_again_and_again_writes_one_entry() {
+    let mut store = Store::held();
+    let good = store.head().clone();
+    let answers: Vec<_> = (0..3)
+        .map(|id| {
+            store.tables.heads.get_mut(&uid(1)).unwrap().events = u64::MAX;
+            let out = store.decide(&[on(uid(1), What::Event(sent(&id.to_string(), "a", 1)))]);
+            store.tables.heads.get_mut(&uid(1)).unwrap().events = good.events;
+            store.check();
+            (out.answer(), out.entries().len())
+        })
+        .collect();
+    assert_eq!(answers, [(Answer::Parked, 1), (Answer::Nothing, 0), (Answer::Nothing, 0)]);
+}
+
 #[test]
 fn w20_rows_that_the_store_refuses_park_the_instance() {
     let mut store = Store::held();

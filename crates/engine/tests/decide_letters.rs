@@ -235,6 +235,26 @@ fn p36_the_end_of_any_instance_is_waited_for() {
     assert_eq!(returned(&store).last(), Some(&failed("open", "InstanceTerminated")));
 }
 
+/// The end and the wait for it meet in one batch, in either order.
+#[test]
+fn p36_an_end_in_the_same_batch_is_told_as_it_is() {
+    for is_end_first in [true, false] {
+        let mut store = Store::held();
+        store.start(start(6, "over", 1));
+        calls(&mut store, vec![(result_call("over"), OpenWait::Instance(other("over")))]);
+        let (number, letter) = store.tables.mailbox.first_key_value().expect("a letter is under way");
+        let watch = store.delivery(*number, letter, &mut (CHILD..));
+        let mut inputs = vec![on(uid(6), terminate("o")), watch];
+        if !is_end_first {
+            inputs.reverse();
+        }
+        store.batch(&inputs);
+        store.carry(CHILD..);
+        let expected = ("fulfil/over".to_owned(), Err("InstanceTerminated".to_owned()));
+        assert_eq!(returned(&store), [expected], "the end first: {is_end_first}");
+    }
+}
+
 /// Whoever waits for an instance that is run again gets the end of its next run.
 #[test]
 fn p36_a_restart_of_the_other_goes_on_being_waited_for() {

@@ -2,11 +2,11 @@
 
 mod support;
 
-use everstep_engine::{Answer, StatusWord, What, decide::Prepared, keep::keep};
+use everstep_engine::{Answer, Effect, StatusWord, What, decide::Prepared, keep::keep};
 use everstep_protocol::{
-    Call, Epoch, Generation, Millis, Policy, Position, Run, Timestamp,
-    journal::{Attempted, Cancelled, Entry, Fact, Lost, Opened, Outcome, Started, Wait},
-    message::{OpenWait, Then},
+    Call, Epoch, Generation, Millis, Namespace, Policy, Position, Run, Timestamp,
+    journal::{Attempted, Cancelled, Child, Entry, Fact, Lost, Opened, Outcome, Returned, Started, Wait},
+    message::{AttemptOutcome, OpenWait, Then},
 };
 use support::*;
 
@@ -89,6 +89,49 @@ fn p31_a_restart_that_was_prepared_from_what_has_changed_is_refused() {
         Answer::Done,
         "an operation that is known has its answer"
     );
+}
+
+/// A long journal that a restart begins with goes out in parts, like any other.
+#[test]
+fn w26_a_long_journal_of_a_restart_is_not_in_its_grant() {
+    for (bytes, known) in [(10, 3), (everstep_protocol::limits::PART_BYTES, 0)] {
+        let mut store = Store::held();
+        let output = AttemptOutcome::Succeeded(json(&format!("\"{}\"", "x".repeat(bytes))));
+        store.report(|report| report.results = vec![end(&step("a"), 1, output)]);
+        store.report(|report| report.results = vec![end(&step("b"), 1, ok())]);
+        let entries = store.tables.journal[&uid(1)].clone();
+        store.room.serve(S2, &Namespace::default(), &[workflow()]);
+        store.room.credit(S2, 1);
+        let prepared = Prepared { from: Run(1), seen: store.head().position, entries };
+        let out = store.tell(What::Restart { operation: "r".to_owned(), prepared: Some(prepared) });
+        let granted = out.effects.iter().find_map(|effect| match effect {
+            Effect::Grant { entries, .. } => Some(entries.len()),
+            _ => None,
+        });
+        assert_eq!((out.answer(), granted), (Answer::Done, Some(known)), "{bytes} bytes");
+    }
+}
+
+/// The restart ends the child, so the new run starts one of its own, and does anew what it did knowing of it.
+#[test]
+fn p31_a_child_that_was_only_started_is_started_anew() {
+    let (a, b, c) = (step("a"), step("b"), step("c"));
+    for (detached, kept) in
+        [(false, vec!["started", "a@1"]), (true, vec!["started", "a@1", "child@1", "child", "b@4"])]
+    {
+        let wait = Wait::Child(Child { only_started: true, detached, ..child("k") });
+        let call = child_call("k");
+        let opened = Opened { call: call.clone(), called_after: Position(1), wait, build: None };
+        let facts = vec![
+            started(),
+            attempted(&a, 1, 1, true),
+            Fact::Opened(opened),
+            Fact::Returned(Returned { call, outcome: Outcome::Succeeded(json("1")) }),
+            attempted(&b, 1, 4, true),
+            attempted(&c, 1, 5, true),
+        ];
+        assert_eq!(shown(&keep(&journal(facts), &c).unwrap()), kept, "detached {detached}");
+    }
 }
 
 fn started() -> Fact {

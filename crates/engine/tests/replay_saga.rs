@@ -10,9 +10,9 @@ use everstep_engine::{
 };
 use everstep_protocol::{
     BuildName, Call, CallKind, Fingerprint, Position, Timestamp,
-    journal::{Attempted, Entry, Fact, Marks, Outcome, ParkCode, Reusable, Rollback},
+    journal::{Attempted, Entry, Fact, Lost, Marks, Outcome, ParkCode, Reusable, Rollback},
 };
-use support::{build, fingerprint, json, key, script::succeeded, step};
+use support::{S1, build, fingerprint, json, key, script::succeeded, step};
 
 fn entry(position: u64, fact: Fact) -> Entry {
     Entry { position: Position(position), at: Timestamp(7), fact }
@@ -88,6 +88,19 @@ fn l04_an_output_of_an_earlier_run_answers_the_same_input_once_and_no_other() {
     assert!(next[0].starts_with("Reuse"), "{next:?}");
     assert!(next[1].starts_with("Start"), "an edited input really runs: {next:?}");
     assert!(next[2].starts_with("Open"), "{next:?}");
+}
+
+/// The worker died before its report of the reused output was taken: nothing of it ran, so nothing of it was lost.
+#[test]
+fn l04_a_loss_is_not_charged_to_what_gets_its_output_from_an_earlier_run() {
+    let mut run = Replay::new(BuildName::new("other").unwrap(), Position(1));
+    run.feed(&entry(2, reusable(&step("a"), fingerprint(1)))).unwrap();
+    run.made(1, step("a"), Asked::Step(fingerprint(1)));
+    run.made(2, step("b"), Asked::Step(fingerprint(1)));
+    let lost = Lost { slots: 1, counts: true, session: S1, progress: Vec::new() };
+    run.feed(&entry(3, Fact::Lost(lost))).unwrap();
+    let next: Vec<String> = run.next_steps().unwrap().iter().map(|next| format!("{next:?}")).collect();
+    assert!(next[0].starts_with("Reuse") && next[1].starts_with("Charge"), "{next:?}");
 }
 
 #[test]

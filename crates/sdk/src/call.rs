@@ -49,8 +49,6 @@ macro_rules! any_step {
         }
     };
 }
-use any_step;
-
 mod child;
 mod event;
 mod instance;

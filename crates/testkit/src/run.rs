@@ -171,8 +171,8 @@ impl Run {
 
     /// Terminates it.
     pub async fn terminate(&self, reason: &str) -> Result<(), KitError> {
-        let operation = format!("terminate {reason}");
-        let asked = self.kit.system.handle.terminate(self.name.clone(), operation, Some(reason.to_owned()));
+        let handle = &self.kit.system.handle;
+        let asked = handle.terminate(self.name.clone(), self.operation(), Some(reason.to_owned()));
         self.done("terminate", asked.await.map_err(KitError::system)?)
     }
 
@@ -192,8 +192,7 @@ impl Run {
 
     /// Lets it go on after it was parked.
     pub async fn retry(&self) -> Result<(), KitError> {
-        let position = self.view().await?.position;
-        let asked = self.kit.system.handle.retry(self.name.clone(), format!("retry {position}"));
+        let asked = self.kit.system.handle.retry(self.name.clone(), self.operation());
         self.done("retry", asked.await.map_err(KitError::system)?)
     }
 

@@ -88,6 +88,8 @@ pub struct Hosted {
     undo_keys: HashMap<Call, StepKey>,
     foreign: bool,
     finished: bool,
+    /// So many drifted outputs are counted.
+    drift_counted: u64,
 }
 
 /// What the limits count (rule P4).
@@ -228,6 +230,7 @@ impl Hosted {
             undo_keys: HashMap::new(),
             foreign: false,
             finished: false,
+            drift_counted: 0,
             env,
         };
         hosted.granted(grant);
@@ -373,7 +376,10 @@ impl Hosted {
         } else {
             self.dismiss(out);
         }
-        self.env.metrics.drifted.inc_by(self.replay.drifted());
+        // A body that is kept counts each once.
+        let drifted = self.replay.drifted();
+        self.env.metrics.drifted.inc_by(drifted.saturating_sub(self.drift_counted));
+        self.drift_counted = drifted;
         out.push(Out::Finished(finish));
     }
 

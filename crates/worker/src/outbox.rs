@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use bytes::Bytes;
 use everstep_broker::{Outgoing, Properties, Settle};
 use everstep_protocol::{
-    Incarnation, Payload, SessionId,
+    Failure, Incarnation, Payload, SessionId,
     journal::{Undone, UndoneEnd},
     limits::PART_BYTES,
     message::{AttemptEnd, AttemptOutcome, Credit, FromWorker, Open, OpenWait, Report, Then, WorkerItem},
@@ -121,7 +121,7 @@ fn report_bytes(report: &Report) -> usize {
     let closed: usize = report.closed.iter().map(|closed| 64 + closed.call.name.as_str().len()).sum();
     let shown = report.state.as_ref().map_or(0, Payload::len) + 400 * report.attributes.len();
     let undone = |undone: &Undone| match &undone.end {
-        UndoneEnd::Failed(failure) => FRAME_BYTES + failure.message.len(),
+        UndoneEnd::Failed(failure) => FRAME_BYTES + failure_bytes(failure),
         UndoneEnd::Done | UndoneEnd::Skipped => FRAME_BYTES,
     };
     let compensated: usize = report.compensated.iter().flat_map(|over| &over.steps).map(undone).sum();
@@ -140,7 +140,7 @@ fn open_bytes(open: &Open) -> usize {
         OpenWait::Child(child) => child.input.len(),
         OpenWait::Send(sending) => sending.payload.len(),
         OpenWait::Sleep(_) | OpenWait::SleepUntil(_) | OpenWait::Patch | OpenWait::Instance(_) => 0,
-        OpenWait::Rollback { failure, .. } => failure.as_ref().map_or(0, |failure| failure.message.len()),
+        OpenWait::Rollback { failure, .. } => failure.as_ref().map_or(0, failure_bytes),
     };
     FRAME_BYTES + open.call.name.as_str().len() + input
 }
@@ -148,16 +148,18 @@ fn open_bytes(open: &Open) -> usize {
 fn outcome_bytes(outcome: &AttemptOutcome) -> usize {
     match outcome {
         AttemptOutcome::Succeeded(output) => output.len(),
-        AttemptOutcome::Failed { failure, .. } => {
-            failure.message.len() + failure.data.as_ref().map_or(0, everstep_protocol::Payload::len)
-        }
+        AttemptOutcome::Failed { failure, .. } => failure_bytes(failure),
     }
+}
+
+fn failure_bytes(failure: &Failure) -> usize {
+    failure.message.len() + failure.data.as_ref().map_or(0, Payload::len)
 }
 
 #[cfg(test)]
 mod tests {
     //! Proves how items are packed. Not: that they arrive.
-    use everstep_protocol::{Epoch, Failure, FailureKind, InstanceUid, Millis, Payload};
+    use everstep_protocol::{Epoch, FailureKind, InstanceUid, Millis, Payload};
 
     use super::*;
 

@@ -163,7 +163,7 @@ on_both! {
                 let (log, gate) = (log.clone(), gate.clone());
                 async move {
                     let first = cx.event::<u64>("go").timeout(100).await.is_err_and(|error| error.is_timed_out());
-                    let gap = cx.step("gap", (), behind(&log, &gate, "gap"));
+                    let gap = cx.step("gap", (), behind::<()>(&log, &gate, "gap"));
                     gap.retry(Retry::constant(10)).await?;
                     Ok::<_, Error>((first, cx.event::<u64>("go").timeout("1 min").await?))
                 }
@@ -188,7 +188,7 @@ on_both! {
                 let (log, gate) = (log.clone(), gate.clone());
                 async move {
                     let first = cx.event::<u64>("msg").timeout("1 min").await?;
-                    let mid = cx.step("mid", first, behind(&log, &gate, "mid"));
+                    let mid = cx.step("mid", first, behind::<u64>(&log, &gate, "mid"));
                     mid.retry(Retry::constant(10)).await?;
                     Ok::<_, Error>((first, cx.event::<u64>("msg").timeout("1 min").await?))
                 }

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use everstep_engine::{
-    Answer,
+    Answer, Input, What,
     bulk::{Act, Bulk, Candidate, Statuses, Which},
     start::NameKey,
 };
-use everstep_protocol::{InstanceId, Namespace, journal::End};
+use everstep_protocol::{InstanceId, InstanceUid, Namespace, journal::End};
 use everstep_store::{BulkRow, Cursor, Filter, InstanceView, Page};
 use tokio::time::Instant;
 
@@ -103,21 +103,35 @@ impl Handle {
         Ok(self.shared.store.instances(&filter, cursor.as_ref(), PAGE).await?)
     }
 
-    /// Does an operation of a bulk to one instance, under an id by which it is done once.
-    pub(crate) async fn act(&self, name: NameKey, operation: String, act: &Act) -> Result<Answer, Error> {
-        match act {
-            Act::Pause => self.pause(name, operation).await,
-            Act::Resume => self.resume(name, operation).await,
-            Act::Cancel { reason, within } => self.cancel(name, operation, reason.clone(), *within).await,
-            Act::Terminate { reason } => self.terminate(name, operation, reason.clone()).await,
-            Act::Retry => self.retry(name, operation).await,
-            Act::Restart => self.restart(name, operation, None).await,
-            Act::Delete { terminate } => self.delete(name, operation, *terminate).await,
+    /// Does an operation of a bulk to the instance that it found, under an id by which it is done once. Another instance that has
+    /// got its name meanwhile is none of its business.
+    pub(crate) async fn act(
+        &self,
+        instance: InstanceUid,
+        operation: String,
+        act: &Act,
+    ) -> Result<Answer, Error> {
+        let what = match act.clone() {
+            Act::Pause => What::Pause { operation },
+            Act::Resume => What::Resume { operation },
+            Act::Cancel { reason, within } => {
+                let within = within.unwrap_or(self.shared.settings.cancel_within);
+                What::Cancel { operation, reason, within, rollback: false }
+            }
+            Act::Terminate { reason } => What::Terminate { operation, reason },
+            Act::Retry => What::Retry { operation },
+            Act::Restart => What::Restart { operation, prepared: None },
+            Act::Delete { terminate } => What::Delete { operation, terminate },
+        };
+        let answer = self.ask("operate an instance of a bulk", Input::On { instance, what }).await?.answer;
+        if matches!(act, Act::Delete { .. }) {
+            self.shared.sweep.notify_one();
         }
+        Ok(answer)
     }
 }
 
-pub(crate) fn name(view: &InstanceView) -> NameKey {
+fn name(view: &InstanceView) -> NameKey {
     NameKey { namespace: view.namespace.clone(), workflow: view.workflow.clone(), id: view.id.clone() }
 }
 

@@ -138,9 +138,14 @@ impl Handle {
             let Some(view) = self.shared.store.instance(&name).await? else {
                 return Ok(Answer::NotFound);
             };
-            let entries = self.whole_journal(view.uid, view.run).await?;
-            let seen = entries.last().map_or(Position(0), |entry| entry.position);
-            let kept = prepare(&entries);
+            let entries = self.whole_journal(view.uid, view.run).await;
+            let seen = entries.as_ref().ok().and_then(|entries| entries.last());
+            let seen = seen.map_or(Position(0), |entry| entry.position);
+            let kept = match entries {
+                Ok(entries) => prepare(&entries),
+                Err(error @ Error::JournalTooLarge { .. }) => Err(error),
+                Err(error) => return Err(error),
+            };
             // An operation that was done before is told so, whatever the journal is by now; its run is none that exists.
             let (from, entries, refused) = match kept {
                 Ok(entries) => (view.run, entries, None),
@@ -149,7 +154,13 @@ impl Handle {
             let prepared = Some(Prepared { from, seen, entries });
             let what = What::Restart { operation: operation.clone(), prepared };
             match (self.ask(RESTARTING, Input::On { instance: view.uid, what }).await?.answer, refused) {
-                (Answer::Moved, Some(refused)) => return Err(refused),
+                // A refusal by a journal that is not, or no longer, that of the instance says nothing.
+                (Answer::Moved, Some(refused)) => {
+                    let now = self.store().instance(&name).await?;
+                    if now.is_some_and(|now| (now.uid, now.run) == (view.uid, view.run)) {
+                        return Err(refused);
+                    }
+                }
                 (Answer::Moved, None) => {}
                 (answer, _) => return Ok(answer),
             }

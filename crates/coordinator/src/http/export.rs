@@ -178,6 +178,10 @@ impl Export {
             self.handle.store().journal(vec![range], PAGE_BYTES_MAX).await?.pop().unwrap_or_default();
         // One that was deleted meanwhile has none.
         let Some(last) = entries.last().map(|entry| entry.position) else { return Ok(None) };
+        // Nor has a run any more that is being removed: what is left of it is no beginning.
+        if entries.first().is_some_and(|first| first.position != range.after.next()) {
+            return Ok(None);
+        }
         if last < until {
             range.after = last;
             self.reading = Some(Reading { range, until });

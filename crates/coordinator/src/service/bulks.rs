@@ -8,11 +8,7 @@ use everstep_engine::{Answer, Operated, bulk::Progress};
 use everstep_store::BulkRow;
 
 use super::duties::BULK;
-use crate::{
-    Error, Handle,
-    handle::bulk::{fits, name},
-    shared::Shared,
-};
+use crate::{Error, Handle, handle::bulk::fits, shared::Shared};
 
 const EVERY: Duration = Duration::from_secs(1);
 /// Bulk operations that go on at once; the others wait.
@@ -42,13 +38,18 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 /// One page of each. True if there may be more to do.
 async fn round(handle: &Handle) -> Result<bool, Error> {
     let running = handle.shared.store.running_bulks(AT_ONCE).await?;
+    let mut any = false;
     for row in &running {
-        page(handle, row).await?;
+        match page(handle, row).await {
+            Ok(()) => any = true,
+            // The others are not to wait for it.
+            Err(error) => tracing::warn!(%error, bulk = %row.id, "a bulk operation goes on in a second"),
+        }
     }
-    Ok(!running.is_empty())
+    Ok(any)
 }
 
-/// The next page of one. What cannot be decided now is an error, and the page comes again.
+/// The next page of one. What cannot be decided now is an error, and the page comes again; what never can is counted as refused.
 async fn page(handle: &Handle, row: &BulkRow) -> Result<(), Error> {
     let page = handle.bulk_page(&row.namespace, &row.bulk, row.cursor).await?;
     let mut progress = row.progress;
@@ -57,9 +58,13 @@ async fn page(handle: &Handle, row: &BulkRow) -> Result<(), Error> {
     let wanted =
         page.rows.iter().filter(|view| view.created_at <= row.created_at && fits(&row.bulk.which, view));
     let operation = format!("bulk:{}", row.id);
-    let answers = wanted.map(|view| handle.act(name(view), operation.clone(), &row.bulk.act));
+    let answers = wanted.map(|view| handle.act(view.uid, operation.clone(), &row.bulk.act));
     for answer in futures::future::join_all(answers).await {
-        count(&mut progress, &answer?)?;
+        match answer {
+            Ok(answer) => count(&mut progress, &answer)?,
+            Err(Error::Undecided { .. }) => refused(&mut progress),
+            Err(error) => return Err(error),
+        }
     }
     if !handle.shared.store.advance_bulk(row, &progress, page.next).await? {
         tracing::info!(bulk = %row.id, "a bulk operation was stopped, or goes on elsewhere");
@@ -72,11 +77,18 @@ fn count(progress: &mut Progress, answer: &Answer) -> Result<(), Error> {
         // Somebody deleted it meanwhile.
         Some(Operated::NotFound) => return Ok(()),
         Some(Operated::Done) => progress.done += 1,
-        Some(Operated::NotAllowed(_) | Operated::NotParked) => progress.refused += 1,
-        Some(Operated::Moved) | None => {
-            return Err(Error::Unknown { doing: "operate an instance of a bulk" });
+        // Its decision failed if there is no answer that an operation can have.
+        Some(Operated::NotAllowed(_) | Operated::NotParked) | None => {
+            refused(progress);
+            return Ok(());
         }
+        Some(Operated::Moved) => return Err(Error::Unknown { doing: "operate an instance of a bulk" }),
     }
     progress.matched += 1;
     Ok(())
+}
+
+const fn refused(progress: &mut Progress) {
+    progress.refused += 1;
+    progress.matched += 1;
 }

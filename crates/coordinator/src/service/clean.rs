@@ -36,14 +36,15 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 
 /// One bounded round. True if there may be more to do.
 async fn round(shared: &Arc<Shared>) -> Result<bool, Error> {
-    let deleted = expire(shared).await?;
+    let (found, deleted) = expire(shared).await?;
     let swept = shared.store.sweep(LIMIT).await?;
     let cleaned = shared.store.clean(LIMIT).await?;
-    Ok(deleted >= INSTANCES || swept >= u64::from(LIMIT) || cleaned >= u64::from(LIMIT))
+    Ok((found >= INSTANCES && deleted > 0) || swept >= u64::from(LIMIT) || cleaned >= u64::from(LIMIT))
 }
 
-/// Deletes instances through the loop, like everything that is done to them. Answers with how many.
-async fn expire(shared: &Arc<Shared>) -> Result<u32, Error> {
+/// Deletes instances through the loop, like everything that is done to them. Answers with how many were past their time, and how
+/// many of them are gone.
+async fn expire(shared: &Arc<Shared>) -> Result<(u32, u32), Error> {
     let expired = shared.store.expired(INSTANCES).await?;
     let mut answers = Vec::with_capacity(expired.len());
     for instance in expired {
@@ -51,9 +52,9 @@ async fn expire(shared: &Arc<Shared>) -> Result<u32, Error> {
         shared.submit(arrival);
         answers.push(answer);
     }
-    let mut deleted = 0;
+    let (found, mut deleted) = (answers.len() as u32, 0);
     for answer in answers {
         deleted += u32::from(matches!(answer.await, Ok(Ok(told)) if told.answer == Answer::Done));
     }
-    Ok(deleted)
+    Ok((found, deleted))
 }

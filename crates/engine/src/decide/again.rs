@@ -14,7 +14,8 @@ use crate::{
 };
 
 /// Begins the next generation; the entry that ends the one before is appended already.
-pub(super) fn begin(draft: &mut Draft<'_>, again: &Again) -> Answer {
+pub(super) fn begin(draft: &mut Draft<'_>, again: &Again, seen: Position) -> Answer {
+    let is_seen = !draft.is_cancelled_after(seen);
     draft.changes.push(Change::LeaseEnd(Subject::INSTANCE));
     draft.changes.push(Change::Calls);
     // The journal that ends here stays readable; those before it would grow without bound.
@@ -33,18 +34,19 @@ pub(super) fn begin(draft: &mut Draft<'_>, again: &Again) -> Answer {
         attributes: again.attributes.clone(),
     };
     draft.append(Fact::Started(started));
-    carry_cancel(draft, again);
+    carry_cancel(draft, again, is_seen);
     draft.make_runnable();
     Answer::Taken
 }
 
 /// A cancel asks the instance to end, not one of its generations: it meets the first calls of this one, with the deadline that
 /// it had.
-fn carry_cancel(draft: &mut Draft<'_>, again: &Again) {
+fn carry_cancel(draft: &mut Draft<'_>, again: &Again, is_seen: bool) {
     let Some((control, cancel)) = draft.control.and_then(|control| Some((control, control.cancel?))) else {
         return;
     };
-    let reason = again.cancelled.clone();
+    // What the body has not seen it cannot hand on: better no reason than that of another.
+    let reason = again.cancelled.clone().filter(|_| is_seen);
     // A rollback without a deadline came after the last thing that the body saw: it meets this generation at its beginning. What
     // the one before did stays done, as with every generation that goes on.
     draft.append(match cancel.until {

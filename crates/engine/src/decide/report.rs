@@ -124,7 +124,7 @@ fn take(draft: &mut Draft<'_>, session: SessionId, build: &BuildName, report: &R
             draft.end(end.clone());
             Answer::Taken
         }
-        Then::Again(next) => again::begin(draft, next),
+        Then::Again(next) => again::begin(draft, next, report.seen),
         Then::Park(parked) => {
             draft.changes.push(Change::LeaseEnd(Subject::INSTANCE));
             draft.parked(parked.clone());

@@ -259,8 +259,17 @@ impl Replay {
         if !lost.counts {
             return;
         }
+        // What gets the output of an earlier run does not run, so it cannot have been lost (rule L4).
+        let reusable = &self.reusable;
+        let is_reused = |made: &Made| {
+            let output =
+                reusable.get(&made.call).filter(|_| made.attempt == everstep_protocol::Attempt::FIRST);
+            matches!((made.asked.clone(), output), (Asked::Step(input), Some((recorded, _))) if input == *recorded)
+        };
         let running = self.calls.values_mut().filter(|made| {
-            matches!(made.asked, Asked::Step(_)) && matches!(made.state, State::Ready | State::Told)
+            matches!(made.asked, Asked::Step(_))
+                && matches!(made.state, State::Ready | State::Told)
+                && !is_reused(made)
         });
         for made in running.take(lost.slots as usize) {
             made.losses.push(made.attempt);

@@ -101,7 +101,7 @@ impl Run {
     }
 
     /// Another one each time: what a test does twice is asked for twice.
-    fn operation(&self) -> String {
+    pub(super) fn operation(&self) -> String {
         format!("kit {}", self.kit.system.operations.fetch_add(1, Ordering::Relaxed))
     }
 }

@@ -70,17 +70,21 @@ impl Known {
             made.call.kind,
             CallKind::Step | CallKind::Compensation | CallKind::Child | CallKind::Send
         );
+        let takes_back = made.call.kind == CallKind::Compensation;
         let mut refused = None;
         let keys = has_input.then_some(input).map(|input| {
             keys(info, &made.call, input).or_else(|error| {
-                let message = format!("{}: the input: {error}", made.call);
-                refused = Some(Failure::new(FailureKind::Unserialisable, message));
+                // What takes something back runs all the same: its input is made of what was recorded, and its call is its own.
+                if !takes_back {
+                    let message = format!("{}: the input: {error}", made.call);
+                    refused = Some(Failure::new(FailureKind::Unserialisable, message));
+                }
                 keys(info, &made.call, &null)
             })
         });
         let (key, fingerprint) = keys.and_then(Result::ok).unwrap_or_else(null_keys);
         // What takes something back is not limited.
-        if has_input && made.call.kind != CallKind::Compensation {
+        if has_input && !takes_back {
             let bytes = used.bytes.saturating_add(input.len() as u64);
             if let Some(failure) = too_large_for_others(&made.spec, limits) {
                 refused.get_or_insert(failure);

@@ -6,7 +6,10 @@ use everstep_protocol::{
     message::{AttemptEnd, AttemptOutcome},
 };
 
-use super::{Ended, Hosted, Life, Out, call::is_final};
+use super::{
+    Ended, Hosted, Life, Out,
+    call::{Known, is_final},
+};
 use crate::clock::Now;
 
 impl Hosted {
@@ -76,7 +79,9 @@ impl Hosted {
 
     /// Whether the body may see this result before it is acknowledged: it is final, nothing else runs or is unanswered.
     pub(super) fn may_fold(&self, results: &[(u64, AttemptEnd)]) -> bool {
-        matches!(results, [(_, end)] if is_final(&end.outcome))
+        // Only of an inline call the time that the body sees does not depend on the fold.
+        let is_inline = |number| self.calls.get(number).is_some_and(Known::is_inline);
+        matches!(results, [(number, end)] if is_final(&end.outcome) && is_inline(number))
             && matches!(self.life, Life::Waiting(..))
             && self.is_live()
             && self.reports.is_empty()

@@ -147,7 +147,10 @@ impl Hosted {
             Life::Done(Err(failure)) if self.is_live() => Then::End(self.failed(failure)),
             // Calls whose opening is not acknowledged may get an event yet.
             Life::Again(again) if self.is_live() && self.reports.is_empty() => {
-                let cancelled = self.cancelled.as_ref().and_then(|cancelled| cancelled.reason.clone());
+                let cancelled = match &self.rollback {
+                    Some(rollback) => rollback.reason.clone(),
+                    None => self.cancelled.as_ref().and_then(|cancelled| cancelled.reason.clone()),
+                };
                 Then::Again(Again { cancelled, ..again.clone() })
             }
             Life::Done(_) | Life::Again(_) | Life::Unborn | Life::Waiting(..) => Then::Continue,

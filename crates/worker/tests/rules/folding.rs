@@ -155,6 +155,36 @@ fn w36_the_bodys_time_is_the_same_folded_and_replayed() {
     }
 }
 
+/// A call that is refused without having run: the time after it is the same live and replayed, whatever kind it is of.
+#[test]
+fn w36_the_bodys_time_after_a_refused_call_is_the_same_live_and_replayed() {
+    let registry = || {
+        Registry::new().workflow_fn("w", |cx: Workflow, (): ()| async move {
+            let large = "x".repeat(2 << 20);
+            let refused = cx.child::<(), _>("large", "other", &large).await.is_err();
+            let micros = cx.now().duration_since(std::time::UNIX_EPOCH).unwrap().as_micros() as u64;
+            cx.step("look", micros, async |_: Step, micros: u64| Ok::<_, Error>(micros)).await?;
+            cx.sleep("pause", "1h").await?;
+            Ok::<_, Error>(refused)
+        })
+    };
+    let mut rig = Rig::new(registry());
+    rig.co.now = rig.co.now.plus(everstep_protocol::Millis(5));
+    assert!(rig.output::<bool>(), "{:?}", rig.words());
+    for crash_after in 0..8 {
+        let mut rig = Rig::new(registry());
+        for _ in 0..crash_after {
+            rig.move_on();
+            rig.advance(3);
+        }
+        if rig.co.end(rig.uid).is_none() {
+            rig.crash(false);
+        }
+        rig.run();
+        assert_eq!(rig.parked(), None, "{crash_after}: {:?}", rig.words());
+    }
+}
+
 #[test]
 fn w36_a_fold_whose_answer_was_lost_is_read_from_the_journal() {
     let mut rig = Rig::held(seq(3));
