@@ -105,9 +105,10 @@ impl<'de> Deserialize<'de> for Statuses {
     }
 }
 
-/// Which instances: those that fulfil every condition.
+/// Which instances: those that fulfil every condition. A condition of a newer version is not read as none, which would mean more
+/// instances: whoever does not know it leaves the operation to those who do.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub struct Which {
     /// Of this workflow.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -328,6 +329,8 @@ mod tests {
             let text = bulk.to_text();
             assert_eq!(Bulk::from_text(&text).unwrap(), bulk, "{text}");
         }
+        let of_tomorrow = r#"{"act":{"operation":"delete"},"which":{"of_tomorrow":1}}"#;
+        assert!(Bulk::from_text(of_tomorrow).is_err(), "fewer conditions would mean more instances");
         for state in State::ALL {
             assert_eq!(State::from_code(state.code()), Some(state));
         }

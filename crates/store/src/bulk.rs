@@ -27,6 +27,13 @@ pub struct BulkRow {
     pub ended_at: Option<Timestamp>,
 }
 
+/// Says which rows cannot be read and were passed over.
+pub(crate) fn warn(ids: &[String]) {
+    if !ids.is_empty() {
+        tracing::warn!(?ids, "bulk operations cannot be read and are passed over: a newer version may know more");
+    }
+}
+
 /// Operations on many instances.
 #[async_trait]
 pub trait Bulks: Send + Sync + std::fmt::Debug + 'static {
@@ -37,10 +44,10 @@ pub trait Bulks: Send + Sync + std::fmt::Debug + 'static {
     /// The bulk operation of that id.
     async fn bulk(&self, namespace: &Namespace, id: &InstanceId) -> Result<Option<BulkRow>, Error>;
 
-    /// Bulk operations of a namespace, newest first.
+    /// Bulk operations of a namespace, newest first. Those that this version cannot read are passed over.
     async fn bulks(&self, namespace: &Namespace, limit: u32) -> Result<Vec<BulkRow>, Error>;
 
-    /// Bulk operations that go on, oldest first.
+    /// Bulk operations that go on, oldest first. Those that this version cannot read are passed over, and count for nothing.
     async fn running_bulks(&self, limit: u32) -> Result<Vec<BulkRow>, Error>;
 
     /// Keeps how far a bulk operation has come, `next` being where it goes on; with none it is done. False, and nothing is kept, if

@@ -17,6 +17,7 @@ mod answer;
 mod bulk;
 mod error;
 mod fact;
+mod mail;
 pub mod postgres;
 pub mod sqlite;
 mod view;
@@ -41,6 +42,7 @@ use everstep_protocol::{
 
 pub use bulk::{BulkRow, Bulks};
 pub use error::{Error, ErrorKind};
+pub use mail::Mail;
 pub use view::{
     ChildView, Cursor, Filter, InstanceView, Page, RejectedView, StatusWord, UnreadView, WaitView,
 };
@@ -191,9 +193,9 @@ pub trait Schedule: Send + Sync + std::fmt::Debug + 'static {
     /// Cancelled instances, at most `limit`, whose deadline is over (rule P30). Takes no locks.
     async fn overdue(&self, limit: u32) -> Result<Vec<InstanceUid>, Error>;
 
-    /// Letters between instances that nobody has taken, after this number, in their order, at most `limit` (rule W22). Takes no
-    /// locks: whoever decides on one looks again.
-    async fn letters(&self, after: u64, limit: u32) -> Result<Vec<Posted>, Error>;
+    /// Letters between instances that nobody has taken, after this number, in their order, at most `limit` and 8 MiB, but at least
+    /// one (rule W22). Those that this version cannot read are passed over. Takes no locks: whoever decides on one looks again.
+    async fn letters(&self, after: u64, limit: u32) -> Result<Mail, Error>;
 
     /// Ended instances, at most `limit`, whose retention is over, longest first (rule P32). Takes no locks.
     async fn expired(&self, limit: u32) -> Result<Vec<InstanceUid>, Error>;

@@ -126,13 +126,20 @@ pub struct Filter {
     pub workflow: Option<WorkflowName>,
     /// Only this status.
     pub status: Option<StatusWord>,
-    /// Only what has not ended, of whatever status. A page of these may be shorter than was asked for, or empty, though another
-    /// follows: only the cursor says so.
+    /// Only what has not ended; with a final status, that is nothing. A page of these may be shorter than was asked for, or empty,
+    /// though another follows: only the cursor says so.
     pub open: bool,
     /// With how each has ended, and the open question of what is parked is there in any case.
     pub ends: bool,
     /// Only what has all these attributes, with these values.
     pub attributes: Vec<Attribute>,
+}
+
+impl Filter {
+    /// Whether nothing can fit: what is open has no final status.
+    pub(crate) fn contradicts_itself(&self) -> bool {
+        self.open && self.status.is_some_and(StatusWord::is_ended)
+    }
 }
 
 /// Where a page ended: the internal id of its last row. Ids are ordered by creation, so new instances never shift a page.

@@ -88,6 +88,7 @@ suites! {
     },
     letters::{
         w22_letters_are_found_in_order_and_taken_once,
+        w22_a_page_of_letters_ends_at_its_bytes,
         w22_a_letter_that_is_being_taken_is_taken_by_one,
         w22_a_letter_says_whether_its_addressee_is_about_to_start,
         w22_an_end_tells_everybody_who_waits_for_it,
@@ -153,6 +154,7 @@ suites! {
         p28_every_status_is_shown,
         lists_filter_by_status_and_workflow,
         p40_what_is_open_is_listed_and_nothing_else,
+        p40_what_is_open_and_of_a_status_is_both,
         p33_lists_say_how_each_has_ended_if_asked,
         pages_are_not_shifted_by_new_instances,
         p35_a_workflow_is_served_while_a_session_lives,

@@ -20,12 +20,15 @@ use std::{
 use everstep_engine::{
     Answer, Input, What, Writes,
     batch::Loaded,
+    bulk::{Act, Bulk, Which},
+    letter::{Address, Caller, NewLetter, Said},
+    retention::Own,
     rows::Needs,
     start::{Decided, Start},
 };
-use everstep_protocol::{InstanceUid, Millis, SessionId, journal::End, message::Then};
+use everstep_protocol::{CallHash, InstanceUid, Millis, Run, SessionId, journal::End, message::Then};
 use everstep_store::{
-    ErrorKind, Instances, MessageName, Queue, Rejected, Store,
+    BulkRow, ErrorKind, Instances, Mail, MessageName, Queue, Rejected, Store,
     postgres::{PostgresSettings, PostgresStore, migrate},
 };
 use fixture::{Database, Fixture, Postgres};
@@ -307,6 +310,98 @@ async fn p27_a_decision_is_kept_as_long_as_its_instance() {
     assert_eq!(messages.map(|key| loaded.messages.contains_key(&key)), [true, true, true, false]);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p33_a_bulk_operation_with_an_unknown_condition_is_passed_over() {
+    let fixture = Postgres::create().await;
+    let store = fixture.store();
+    let bulk = Bulk { act: Act::Retry, which: Which::default() };
+    for id in ["b-1", "b-2"] {
+        store.begin_bulk(&namespace(), &id.parse().unwrap(), &bulk).await.unwrap();
+    }
+    let request = r#"{"act":{"operation":"delete"},"which":{"of_tomorrow":1}}"#;
+    let sql = format!("UPDATE bulk SET request = '{request}' WHERE id = 'b-1'");
+    fixture::execute(fixture.url(), &sql).await;
+    let ids = |rows: Vec<BulkRow>| rows.iter().map(|row| row.id.to_string()).collect::<Vec<_>>();
+    assert_eq!(ids(store.running_bulks(1).await.unwrap()), ["b-2"], "it holds nobody's place");
+    assert_eq!(ids(store.bulks(&namespace(), 9).await.unwrap()), ["b-2"]);
+    let one = store.bulk(&namespace(), &"b-1".parse().unwrap()).await;
+    assert_eq!(one.unwrap_err().kind(), ErrorKind::Corrupt);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn w22_a_letter_that_cannot_be_read_stops_no_other() {
+    let fixture = Postgres::create().await;
+    let scene = Scene::new(fixture.store());
+    let caller = Caller { uid: InstanceUid::generate(), run: Run(1), call: CallHash([3; 16]) };
+    let letter = NewLetter { to: Address::Instance(caller.uid), caller, said: Said::Watch };
+    let writes = Writes { letters: vec![letter; 3], ..Writes::default() };
+    scene.write(Needs::default(), writes).await.unwrap();
+    fixture::execute(fixture.url(), "UPDATE mailbox SET body = '\\x00' WHERE number <> 3").await;
+    let numbers =
+        |mail: &Mail| mail.letters.iter().map(|posted| posted.letter.number).collect::<Vec<_>>();
+    let whole = scene.store.letters(0, 100).await.unwrap();
+    assert_eq!((numbers(&whole), whole.next), (vec![3], None));
+    // Nor do those that fill a page.
+    let first = scene.store.letters(0, 2).await.unwrap();
+    assert_eq!((numbers(&first), first.next), (vec![], Some(2)));
+}
+
+/// However many messages have met an instance, none is left behind its end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p27_every_decision_on_a_deleted_instance_goes_or_gets_its_mark() {
+    let fixture = Postgres::create().await;
+    let scene = Scene::new(fixture.store());
+    let brief = Own { complete: None, failed: Some(Millis(0)) };
+    let (deleted, expired) = ("deleted", "expired");
+    let mut uids = Vec::new();
+    for id in [deleted, expired] {
+        let start = Start { retention: brief, ..start("orders", id, "1") };
+        uids.push(start.uid);
+        scene.run(vec![Input::Start(Box::new(start))]).await;
+        let fill = format!(
+            "INSERT INTO message_decision (decided_at, namespace, workflow, app_id, message_id, id, answer)
+            SELECT CASE WHEN n % 2 = 0 THEN 1 ELSE everstep_clock() END, 'shop', 'orders', '{id}', n, '{id}', 'created'
+            FROM generate_series(1, 20100) n"
+        );
+        fixture::execute(fixture.url(), &fill).await;
+        scene.on(uids[uids.len() - 1], scene::terminate("t")).await;
+    }
+    let delete = What::Delete { operation: "d".to_owned(), terminate: false };
+    assert_eq!(scene.on(uids[0], delete).await, Answer::Done);
+    assert_eq!(scene.on(uids[1], What::Expire).await, Answer::Done);
+    let (client, connection) =
+        tokio_postgres::connect(fixture.url(), tokio_postgres::NoTls).await.expect("it connects");
+    tokio::spawn(connection);
+    let count = "SELECT count(*), count(*) FILTER (WHERE answer LIKE 'was:%') FROM message_decision WHERE id = $1";
+    for (id, left) in [(deleted, 0), (expired, 10_050)] {
+        let row = client.query_one(count, &[&id]).await.unwrap();
+        assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (left, left), "{id}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p22_an_event_without_its_payload_is_corrupt_and_not_lost() {
+    let fixture = Postgres::create().await;
+    let scene = Scene::new(fixture.store());
+    let uid = scene.start("o-1").await;
+    let event = |sequence: u32, run: u32| {
+        format!(
+            "INSERT INTO event (instance, sequence, received_at, unread, type, key, app_id, event_id, fingerprint, call,
+                run, position)
+            VALUES ('{uid}', {sequence}, 1, false, 'paid', '', '', 'e-{sequence}', decode(repeat('00', 32), 'hex'),
+                decode(repeat('02', 16), 'hex'), {run}, 99)"
+        )
+    };
+    let needs = Needs { heads: vec![uid], returns: vec![(uid, CallHash([2; 16]))], ..Needs::default() };
+    // Of another run nothing returns, and its journal may be gone.
+    fixture::execute(fixture.url(), &event(1, 2)).await;
+    assert!(scene.load(needs.clone()).await.rows.events.is_empty());
+    fixture::execute(fixture.url(), &event(2, 1)).await;
+    let nothing = Box::new(|_| Writes::default());
+    let error = fixture.store().transact(needs, nothing).await.map(drop).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+}
+
 /// Every table and column that could name an instance, by its text.
 async fn traces(url: &str, texts: &[String]) -> Vec<String> {
     let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
@@ -337,6 +432,6 @@ async fn p32_a_deleted_instance_leaves_no_trace_in_any_table() {
     assert_eq!(scene.on(uid, what).await, Answer::Done);
     store.sweep(1_000).await.unwrap();
     // Its last message, until the broker has confirmed it.
-    store.sent(&[(uid, everstep_protocol::Run(1))]).await.unwrap();
+    store.sent(&[(uid, Run(1))]).await.unwrap();
     assert_eq!(traces(fixture.url(), &texts).await, Vec::<String>::new());
 }

@@ -17,9 +17,11 @@ use std::{
 };
 
 use everstep_engine::{
-    Answer, Batch, Input, What,
+    Answer, Batch, Input, What, Writes,
     batch::{Rules, Verdict},
+    bulk::{Act, Bulk, Which},
     input,
+    letter::{Address, Caller, NewLetter, Said},
     place::Room,
     rows::{Needs, Subject},
     start::{Decided, MessageKey, NameKey, Start},
@@ -31,7 +33,7 @@ use everstep_protocol::{
     message::{AttemptEnd, AttemptOutcome, Open, OpenSession, OpenWait, Report, Then},
 };
 use everstep_store::{
-    ErrorKind, Filter, Heard, Instances, MessageName, Queue, Range, Records, Rejected, Schedule, Sessions,
+    BulkRow, Bulks, ErrorKind, Filter, Heard, Instances, Mail, MessageName, Queue, Range, Records, Rejected, Schedule, Sessions,
     StatusWord, Views, sqlite::SqliteStore,
 };
 
@@ -473,6 +475,56 @@ async fn p27_a_decision_is_kept_as_long_as_its_instance() {
     connection.execute("UPDATE message_decision SET at = 1", []).unwrap();
     assert_eq!(store.clean(10).await.unwrap(), 1);
     assert_eq!(left(), ["conflict", "created", "exists"]);
+}
+
+#[tokio::test]
+async fn p40_what_is_ready_for_one_build_stirs_its_workflow() {
+    let (_directory, path) = new_file();
+    let store = SqliteStore::open(&path).unwrap();
+    let (_, Input::Start(mut pinned)) = start("pinned") else { panic!("no start") };
+    pinned.pin = Some("b1".parse().unwrap());
+    let (_, free) = start("free");
+    assert_eq!(batch(&store, vec![Input::Start(pinned), free]).await, [Answer::Created, Answer::Created]);
+    let stir = store.stir().await.unwrap();
+    assert_eq!((stir.runnable, stir.workflows), (2, vec![workflow()]));
+}
+
+#[tokio::test]
+async fn w22_a_letter_that_cannot_be_read_stops_no_other() {
+    let (_directory, path) = new_file();
+    let store = SqliteStore::open(&path).unwrap();
+    let caller =
+        Caller { uid: InstanceUid::generate(), run: Run(1), call: call(CallKind::Child, "c").hash() };
+    let letter = NewLetter { to: Address::Instance(caller.uid), caller, said: Said::Watch };
+    let writes = Writes { letters: vec![letter; 3], ..Writes::default() };
+    store.transact(Needs::default(), Box::new(|_| writes)).await.unwrap();
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    connection.execute("UPDATE mailbox SET body = x'00' WHERE number <> 3", []).unwrap();
+    let numbers =
+        |mail: &Mail| mail.letters.iter().map(|posted| posted.letter.number).collect::<Vec<_>>();
+    let whole = store.letters(0, 100).await.unwrap();
+    assert_eq!((numbers(&whole), whole.next), (vec![3], None));
+    // Nor do those that fill a page.
+    let first = store.letters(0, 2).await.unwrap();
+    assert_eq!((numbers(&first), first.next), (vec![], Some(2)));
+}
+
+#[tokio::test]
+async fn p33_a_bulk_operation_with_an_unknown_condition_is_passed_over() {
+    let (_directory, path) = new_file();
+    let store = SqliteStore::open(&path).unwrap();
+    let bulk = Bulk { act: Act::Retry, which: Which::default() };
+    for id in ["b-1", "b-2"] {
+        store.begin_bulk(&Namespace::default(), &id.parse().unwrap(), &bulk).await.unwrap();
+    }
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    let request = r#"{"act":{"operation":"delete"},"which":{"of_tomorrow":1}}"#;
+    connection.execute("UPDATE bulk SET request = ?1 WHERE id = 'b-1'", [request]).unwrap();
+    let ids = |rows: Vec<BulkRow>| rows.iter().map(|row| row.id.to_string()).collect::<Vec<_>>();
+    assert_eq!(ids(store.running_bulks(1).await.unwrap()), ["b-2"], "it holds nobody's place");
+    assert_eq!(ids(store.bulks(&Namespace::default(), 9).await.unwrap()), ["b-2"]);
+    let one = store.bulk(&Namespace::default(), &"b-1".parse().unwrap()).await;
+    assert_eq!(one.unwrap_err().kind(), ErrorKind::Corrupt);
 }
 
 /// Every table that names an instance, by its id or name.

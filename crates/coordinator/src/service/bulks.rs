@@ -57,7 +57,7 @@ async fn page(handle: &Handle, row: &BulkRow) -> Result<(), Error> {
     // What was created since is none of its business.
     let wanted =
         page.rows.iter().filter(|view| view.created_at <= row.created_at && fits(&row.bulk.which, view));
-    let operation = format!("bulk:{}", row.id);
+    let operation = format!("bulk:{}:{}", row.id, row.created_at.0);
     let answers = wanted.map(|view| handle.act(view.uid, operation.clone(), &row.bulk.act));
     for answer in futures::future::join_all(answers).await {
         match answer {

@@ -42,17 +42,15 @@ enum Round {
 async fn sweep(shared: &Arc<Shared>) -> Round {
     let (mut after, mut carried, mut left) = (0, 0, 0);
     loop {
-        let page = match shared.store.letters(after, PAGE).await {
-            Ok(page) => page,
+        let mail = match shared.store.letters(after, PAGE).await {
+            Ok(mail) => mail,
             Err(error) => {
                 tracing::warn!(%error, "letters between instances were not read; tried again in a second");
                 return Round::Done;
             }
         };
-        let is_last = page.len() < PAGE as usize;
-        let mut answers = Vec::with_capacity(page.len());
-        for posted in page {
-            after = posted.letter.number;
+        let mut answers = Vec::with_capacity(mail.letters.len());
+        for posted in mail.letters {
             let Some(input) = input(shared, posted) else {
                 left += 1;
                 continue;
@@ -65,8 +63,9 @@ async fn sweep(shared: &Arc<Shared>) -> Round {
             // One that was given up is found again; nothing waits for what could not be done.
             carried += usize::from(matches!(answer.await, Ok(Ok(_))));
         }
-        if is_last {
-            return if left > 0 && carried > 0 { Round::Again } else { Round::Done };
+        match mail.next {
+            Some(next) => after = next,
+            None => return if left > 0 && carried > 0 { Round::Again } else { Round::Done },
         }
     }
 }

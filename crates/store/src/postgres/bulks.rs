@@ -10,9 +10,9 @@ use super::{
     PostgresStore,
     fault::Fault,
     rows::{name, time, time_if_any},
-    trip::params,
+    trip::{Params, params},
 };
-use crate::{BulkRow, Bulks, Cursor, Error};
+use crate::{BulkRow, Bulks, Cursor, Error, bulk};
 
 const BEGIN: &str =
     "INSERT INTO bulk (namespace, id, created_at, state, looked_at, matched, done, refused, request)
@@ -52,12 +52,12 @@ impl Bulks for PostgresStore {
     }
 
     async fn bulks(&self, namespace: &Namespace, limit: u32) -> Result<Vec<BulkRow>, Error> {
-        let params = params![namespace.as_str(), i64::from(limit)];
-        self.read("listing bulk operations", LIST, params, row).await
+        let params = |rows| params![namespace.as_str(), rows];
+        self.readable("listing bulk operations", LIST, params, limit).await
     }
 
     async fn running_bulks(&self, limit: u32) -> Result<Vec<BulkRow>, Error> {
-        self.read("looking for bulk operations", RUNNING, params![i64::from(limit)], row).await
+        self.readable("looking for bulk operations", RUNNING, |rows| params![rows], limit).await
     }
 
     async fn advance_bulk(
@@ -82,6 +82,36 @@ impl Bulks for PostgresStore {
     async fn stop_bulk(&self, namespace: &Namespace, id: &InstanceId) -> Result<Option<BulkRow>, Error> {
         self.execute("stopping a bulk operation", STOP, params![namespace.as_str(), id.as_str()]).await?;
         self.bulk(namespace, id).await
+    }
+}
+
+impl PostgresStore {
+    /// The first rows that can be read, at most `limit`: as many more are asked for as could not be read.
+    async fn readable<'a>(
+        &self,
+        doing: &'static str,
+        sql: &'static str,
+        params: impl Fn(i64) -> Params<'a> + Send,
+        limit: u32,
+    ) -> Result<Vec<BulkRow>, Error> {
+        let mut asked = i64::from(limit);
+        loop {
+            let one = |found: &Row| Ok(row(found).map_err(|_| found.try_get(1)));
+            let found = self.read(doing, sql, params(asked), one).await?;
+            let is_all = (found.len() as i64) < asked;
+            let (mut rows, mut unreadable) = (Vec::new(), Vec::<String>::new());
+            for row in found {
+                match row {
+                    Ok(row) => rows.push(row),
+                    Err(id) => unreadable.push(id.map_err(|error| Fault::from(error).into_error(doing))?),
+                }
+            }
+            if is_all || rows.len() >= limit as usize {
+                bulk::warn(&unreadable);
+                return Ok(rows);
+            }
+            asked = i64::from(limit) + unreadable.len() as i64;
+        }
     }
 }
 

@@ -41,9 +41,10 @@ const CLEAN: [&str; 4] = [
         ORDER BY s.ended_at LIMIT $1::bigint))",
 ];
 
-/// By the index `journal_pkey`.
+/// By the index `journal_pkey`. The highest cut of an instance is the only one that counts: by each of them the same entries would
+/// be found, and fewer than the limit would be no sign that none is left.
 const SWEEP: &str = "DELETE FROM journal WHERE ctid = ANY(ARRAY(
-    SELECT j.place FROM journal_cut c
+    SELECT j.place FROM (SELECT instance, max(below) AS below FROM journal_cut GROUP BY instance) c
     CROSS JOIN LATERAL (
         SELECT ctid AS place FROM journal j WHERE j.instance = c.instance AND j.run < c.below LIMIT $1::bigint
     ) j

@@ -16,7 +16,7 @@ use super::{
     trip::params,
     write::{RUN, STEP},
 };
-use crate::{Due, Error, Offers, Posted, Queue, Schedule};
+use crate::{Due, Error, Mail, Offers, Queue, Schedule, mail};
 
 const DUTIES: &str = include_str!("sql/duties.sql");
 /// By the index `control_by_deadline`.
@@ -58,9 +58,16 @@ impl Schedule for PostgresStore {
         self.read("looking for overdue cancels", OVERDUE, params![i64::from(limit)], |row| uid(row, 0)).await
     }
 
-    async fn letters(&self, after: u64, limit: u32) -> Result<Vec<Posted>, Error> {
-        let params = params![after as i64, i64::from(limit)];
-        self.read("looking for letters", sql::LETTERS, params, letters::posted).await
+    async fn letters(&self, after: u64, limit: u32) -> Result<Mail, Error> {
+        let params = params![after as i64, i64::from(limit), mail::PAGE_BYTES as i64];
+        let found = self
+            .read("looking for letters", sql::LETTERS, params, |row| {
+                Ok((row.try_get::<_, i64>(10)?, (row.try_get::<_, i64>(0)? as u64, letters::posted(row).ok())))
+            })
+            .await?;
+        let bounded = found.first().map_or(0, |(total, _)| *total);
+        let more = bounded == i64::from(limit) || bounded > found.len() as i64;
+        Ok(Mail::of(found.into_iter().map(|(_, found)| found).collect(), more))
     }
 
     async fn expired(&self, limit: u32) -> Result<Vec<InstanceUid>, Error> {

@@ -66,6 +66,9 @@ impl Views for PostgresStore {
 
     async fn instances(&self, filter: &Filter, cursor: Option<&Cursor>, limit: u32) -> Result<Page, Error> {
         const DOING: &str = "listing instances";
+        if filter.contradicts_itself() {
+            return Ok(Page::default());
+        }
         let client = self.client(DOING).await?;
         // A reader that is dropped in the middle gives its connection up.
         let client = super::transaction::Open::new(client);
@@ -129,7 +132,7 @@ async fn page(client: &Object, filter: &Filter, cursor: Option<&Cursor>, limit: 
     let limited = i64::from(limit) + 1;
     let found = if filter.attributes.is_empty() {
         let params = params![filter.namespace.as_str(), before, limited, workflow];
-        let statement = if filter.open { OPEN } else { list(filter) };
+        let statement = if by_open(filter) { OPEN } else { list(filter) };
         rows_of(client, statement, params).await?
     } else {
         let names: Vec<&str> = filter.attributes.iter().map(|attribute| attribute.name.as_str()).collect();
@@ -153,9 +156,14 @@ async fn page(client: &Object, filter: &Filter, cursor: Option<&Cursor>, limit: 
     Ok(Page { rows, next })
 }
 
+/// Whether instances are found from what is open, whatever it is: a status has a list of its own.
+const fn by_open(filter: &Filter) -> bool {
+    filter.open && filter.status.is_none() && filter.attributes.is_empty()
+}
+
 /// An instance of the list, and whether it fits the filter: all do that are not found from what is open.
 fn listed(row: &Row, filter: &Filter) -> Result<(Uuid, bool), Fault> {
-    let fits = if filter.open && filter.attributes.is_empty() { row.try_get(1)? } else { true };
+    let fits = if by_open(filter) { row.try_get(1)? } else { true };
     Ok((row.try_get(0)?, fits))
 }
 

@@ -6,7 +6,7 @@ use everstep_protocol::{InstanceId, Namespace, Timestamp};
 use rusqlite::{Connection, Params, Row, params};
 
 use super::{SqliteStore, column, fault};
-use crate::{BulkRow, Bulks, Cursor, Error};
+use crate::{BulkRow, Bulks, Cursor, Error, bulk};
 
 const BEGIN: &str =
     "INSERT INTO bulk (namespace, id, created_at, state, looked_at, matched, done, refused, request)
@@ -17,11 +17,11 @@ const ONE: &str =
 /// By the index `bulk_time`.
 const LIST: &str =
     "SELECT namespace, id, created_at, ended_at, state, cursor, looked_at, matched, done, refused, request
-    FROM bulk WHERE namespace = ?1 ORDER BY created_at DESC, id LIMIT ?2";
+    FROM bulk WHERE namespace = ?1 ORDER BY created_at DESC, id";
 /// By the index `bulk_running`.
 const RUNNING: &str =
     "SELECT namespace, id, created_at, ended_at, state, cursor, looked_at, matched, done, refused, request
-    FROM bulk WHERE state = 0 ORDER BY created_at LIMIT ?1";
+    FROM bulk WHERE state = 0 ORDER BY created_at";
 const ADVANCE: &str =
     "UPDATE bulk SET cursor = coalesce(?3, cursor), looked_at = ?4, matched = ?5, done = ?6, refused = ?7,
     state = CASE WHEN ?3 IS NULL THEN 1 ELSE 0 END, ended_at = CASE WHEN ?3 IS NULL THEN ?9 END
@@ -58,12 +58,13 @@ impl Bulks for SqliteStore {
 
     async fn bulks(&self, namespace: &Namespace, limit: u32) -> Result<Vec<BulkRow>, Error> {
         let namespace = namespace.clone();
-        let work = move |connection: &Connection| rows(connection, LIST, params![namespace.as_str(), limit]);
+        let work =
+            move |connection: &Connection| readable(connection, LIST, params![namespace.as_str()], limit);
         self.viewer.read("listing bulk operations", work).await
     }
 
     async fn running_bulks(&self, limit: u32) -> Result<Vec<BulkRow>, Error> {
-        let work = move |connection: &Connection| rows(connection, RUNNING, params![limit]);
+        let work = move |connection: &Connection| readable(connection, RUNNING, params![], limit);
         self.viewer.read("looking for bulk operations", work).await
     }
 
@@ -109,6 +110,28 @@ fn rows(connection: &Connection, sql: &str, values: impl Params) -> fault::Resul
     while let Some(found) = found.next()? {
         rows.push(row(found)?);
     }
+    Ok(rows)
+}
+
+/// The first rows that can be read, at most `limit`.
+fn readable(
+    connection: &Connection,
+    sql: &str,
+    values: impl Params,
+    limit: u32,
+) -> fault::Result<Vec<BulkRow>> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut found = statement.query(values)?;
+    let (mut rows, mut unreadable) = (Vec::new(), Vec::new());
+    while rows.len() < limit as usize
+        && let Some(found) = found.next()?
+    {
+        match row(found) {
+            Ok(row) => rows.push(row),
+            Err(_) => unreadable.push(column::text(found, 1)?.to_owned()),
+        }
+    }
+    bulk::warn(&unreadable);
     Ok(rows)
 }
 

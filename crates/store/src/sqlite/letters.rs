@@ -14,7 +14,7 @@ use everstep_protocol::{
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::{column, fault::Result};
-use crate::{ChildView, Posted, fact};
+use crate::{ChildView, Mail, Posted, fact, mail::PAGE_BYTES};
 
 const LETTER: &str = "SELECT 1 FROM mailbox WHERE number = ?1";
 const PARENT: &str = "SELECT caller, run, call, workflow, name, detached FROM parent WHERE uid = ?1";
@@ -119,29 +119,39 @@ fn caller(row: &Row<'_>, at: usize) -> Result<Caller> {
 }
 
 /// Letters that nobody has taken, after a number, in their order.
-pub(super) fn posted(connection: &Connection, after: u64, limit: u32) -> Result<Vec<Posted>> {
+pub(super) fn mail(connection: &Connection, after: u64, limit: u32) -> Result<Mail> {
     let mut statement = connection.prepare_cached(POSTED)?;
     let mut rows = statement.query(params![after as i64, limit])?;
-    let mut posted = Vec::new();
+    let (mut found, mut bytes) = (Vec::new(), 0);
     while let Some(row) = rows.next()? {
-        let to = row.get::<_, Option<[u8; 16]>>(5)?;
-        let is_named = row.get::<_, Option<String>>(8)?.is_some();
-        let name = || -> Result<NameKey> {
-            let (namespace, workflow) = (column::name(row, 6)?, column::name(row, 7)?);
-            Ok(NameKey { namespace, workflow, id: column::name(row, 8)? })
-        };
-        posted.push(Posted {
-            letter: Letter {
-                number: column::count(row, 0)?,
-                caller: caller(row, 1)?,
-                said: column::packed(row, 4, "letter")?,
-            },
-            to: to.map(|uid| InstanceUid(uuid::Uuid::from_bytes(uid))),
-            name: is_named.then(name).transpose()?,
-            starting: row.get(9)?,
-        });
+        bytes += column::bytes(row, 4)?.len();
+        if bytes > PAGE_BYTES && !found.is_empty() {
+            return Ok(Mail::of(found, true));
+        }
+        found.push((column::count(row, 0)?, posted(row).ok()));
     }
-    Ok(posted)
+    let more = found.len() == limit as usize;
+    Ok(Mail::of(found, more))
+}
+
+/// A row of [`POSTED`].
+fn posted(row: &Row<'_>) -> Result<Posted> {
+    let to = row.get::<_, Option<[u8; 16]>>(5)?;
+    let is_named = row.get::<_, Option<String>>(8)?.is_some();
+    let name = || -> Result<NameKey> {
+        let (namespace, workflow) = (column::name(row, 6)?, column::name(row, 7)?);
+        Ok(NameKey { namespace, workflow, id: column::name(row, 8)? })
+    };
+    Ok(Posted {
+        letter: Letter {
+            number: column::count(row, 0)?,
+            caller: caller(row, 1)?,
+            said: column::packed(row, 4, "letter")?,
+        },
+        to: to.map(|uid| InstanceUid(uuid::Uuid::from_bytes(uid))),
+        name: is_named.then(name).transpose()?,
+        starting: row.get(9)?,
+    })
 }
 
 /// Writes what the batch says, in the order that [`Writes::cascades`] names; rows of deleted instances go last.

@@ -51,10 +51,11 @@ const CLEAN: [(Millis, &str); 4] = [
     ),
 ];
 
-/// By the journal's primary key.
+/// By the journal's primary key. The highest cut of an instance is the only one that counts: by each of them the same entries
+/// would be found, and fewer than the limit would be no sign that none is left.
 const SWEEP: &str = "DELETE FROM journal WHERE (uid, run, position) IN (
-    SELECT journal.uid, run, position FROM journal_cut CROSS JOIN journal ON journal.uid = journal_cut.uid AND run < below
-    LIMIT ?1)";
+    SELECT journal.uid, run, position FROM (SELECT uid, max(below) AS below FROM journal_cut GROUP BY uid) cut
+    CROSS JOIN journal ON journal.uid = cut.uid AND run < below LIMIT ?1)";
 const SWEPT: &str = "DELETE FROM journal_cut
     WHERE NOT EXISTS (SELECT 1 FROM journal WHERE journal.uid = journal_cut.uid AND run < below)";
 

@@ -8,7 +8,7 @@ use everstep_protocol::{CoordinatorId, InstanceUid, Millis, Timestamp};
 use rusqlite::{Connection, params};
 
 use super::{SqliteStore, column, fault, letters};
-use crate::{Due, Error, Offers, Posted, Queue, Schedule};
+use crate::{Due, Error, Mail, Offers, Queue, Schedule};
 
 // By the index `wait_due`.
 const DUE: &str = "SELECT uid, call, due_at FROM wait WHERE due_at >= ?1 AND due_at <= ?2
@@ -69,8 +69,8 @@ impl Schedule for SqliteStore {
         self.reader.read("looking for overdue cancels", work).await
     }
 
-    async fn letters(&self, after: u64, limit: u32) -> Result<Vec<Posted>, Error> {
-        let work = move |connection: &Connection| letters::posted(connection, after, limit);
+    async fn letters(&self, after: u64, limit: u32) -> Result<Mail, Error> {
+        let work = move |connection: &Connection| letters::mail(connection, after, limit);
         self.reader.read("looking for letters", work).await
     }
 

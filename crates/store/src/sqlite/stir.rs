@@ -6,6 +6,10 @@ use rusqlite::Connection;
 use super::{SqliteStore, fault};
 use crate::Error;
 
+/// The row of an instance that is pinned names the queue of its build: its workflow is in the head.
+const WORKFLOWS: &str = "SELECT DISTINCT instance.workflow FROM ready JOIN instance ON instance.uid = ready.uid
+    WHERE pool IS NULL";
+
 /// What goes on by itself. Waits are not in here: see [`Schedule::due`](crate::Schedule::due).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stir {
@@ -37,8 +41,7 @@ fn stir(connection: &Connection) -> fault::Result<Stir> {
     let runnable = count("SELECT count(*) FROM ready WHERE pool IS NULL")?;
     let letters = count("SELECT count(*) FROM mailbox")?;
     let mut workflows = Vec::new();
-    let mut statement =
-        connection.prepare_cached("SELECT DISTINCT workflow FROM ready WHERE pool IS NULL")?;
+    let mut statement = connection.prepare_cached(WORKFLOWS)?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         workflows.push(super::column::name(row, 0)?);

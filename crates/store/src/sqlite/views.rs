@@ -52,6 +52,9 @@ impl Views for SqliteStore {
     }
 
     async fn instances(&self, filter: &Filter, cursor: Option<&Cursor>, limit: u32) -> Result<Page, Error> {
+        if filter.contradicts_itself() {
+            return Ok(Page::default());
+        }
         let (filter, cursor) = (filter.clone(), cursor.copied());
         let work = move |connection: &Connection| page(connection, &filter, cursor, limit);
         self.viewer.read("listing instances", work).await

@@ -199,8 +199,8 @@ pub(crate) async fn p36_journals_before_the_last_generation_are_removed_in_small
     while swept.last() != Some(&0) {
         swept.push(store.sweep(15).await.unwrap());
     }
-    assert!(swept.iter().all(|count| *count <= 15), "{swept:?}");
-    assert_eq!(swept.iter().sum::<u64>(), 39 * 2, "started and continued");
+    // Though 39 cuts name the first run: started and continued of each, and less than was asked for when none is left.
+    assert_eq!(swept, [15, 15, 15, 15, 15, 3, 0]);
     let of = async |uid, run| {
         let range = Range { uid, run: Run(run), after: Position(0) };
         let entries = store.journal(vec![range], usize::MAX).await.unwrap().remove(0);

@@ -4,17 +4,17 @@
 use std::sync::Arc;
 
 use everstep_engine::{
-    Answer, Input, Status, What,
-    letter::{Caller, Letter, Said, not_found},
+    Answer, Input, Status, What, Writes,
+    letter::{Address, Caller, Letter, NewLetter, Said, not_found},
     rows::Needs,
     start::Start,
 };
 use everstep_protocol::{
-    Call, CallKind, CallName, Fingerprint, InstanceUid, SessionId,
+    Call, CallKind, CallName, Fingerprint, InstanceUid, Run, SessionId,
     journal::{Child, End, Fact, Other, Outcome, Returned},
     message::{OpenWait, Then},
 };
-use everstep_store::{Posted, Store};
+use everstep_store::{Mail, Posted, Store};
 
 use super::scene::{Reporting, Scene, name_key, on, payload, sleeping, start, terminate, workflow};
 
@@ -53,7 +53,9 @@ async fn calls(scene: &Scene, id: &str, calls: Vec<(Call, OpenWait)>) -> Instanc
 }
 
 async fn mail(scene: &Scene) -> Vec<Posted> {
-    scene.store.letters(0, 100).await.expect("it reads")
+    let mail = scene.store.letters(0, 100).await.expect("it reads");
+    assert_eq!(mail.next, None);
+    mail.letters
 }
 
 /// What a coordinator makes of a letter.
@@ -111,7 +113,11 @@ pub(crate) async fn w22_letters_are_found_in_order_and_taken_once(store: Arc<dyn
     assert_eq!(first[0].letter.caller, caller);
     let there = find(&scene, "there").await;
     assert_eq!(first.iter().map(|posted| posted.to).collect::<Vec<_>>(), [None, Some(there), None]);
-    assert_eq!(scene.store.letters(first[0].letter.number, 1).await.unwrap(), first[1..2]);
+    let numbers: Vec<_> = first.iter().map(|posted| posted.letter.number).collect();
+    let page = async |after, limit| scene.store.letters(after, limit).await.unwrap();
+    assert_eq!(page(numbers[0], 1).await, Mail { letters: first[1..2].to_vec(), next: Some(numbers[1]) });
+    assert_eq!(page(numbers[0], 3).await, Mail { letters: first[1..].to_vec(), next: None });
+    assert_eq!(page(numbers[2], 1).await, Mail::default());
     // All in one batch, and once more.
     let inputs: Vec<_> = first.into_iter().map(input).collect();
     let answers = scene.run(inputs.clone()).await.answers;
@@ -122,6 +128,29 @@ pub(crate) async fn w22_letters_are_found_in_order_and_taken_once(store: Arc<dyn
     carry(&scene).await;
     assert_eq!(returned(&scene, parent).await.len(), 1);
     assert_eq!(scene.head(parent).await.waits, 2);
+}
+
+pub(crate) async fn w22_a_page_of_letters_ends_at_its_bytes(store: Arc<dyn Store>) {
+    let scene = Scene::new(store);
+    let caller = Caller { uid: InstanceUid::generate(), run: Run(1), call: child_call("c").hash() };
+    let letter = |mebibytes: usize| NewLetter {
+        to: Address::Instance(caller.uid),
+        caller,
+        said: Said::Terminate { reason: Some("x".repeat(mebibytes << 20)) },
+    };
+    let letters = [9, 3, 3, 3, 0].map(letter).to_vec();
+    scene.write(Needs::default(), Writes { letters, ..Writes::default() }).await.unwrap();
+    let (mut pages, mut after) = (Vec::new(), Some(0));
+    while let Some(number) = after {
+        let mail = scene.store.letters(number, 100).await.unwrap();
+        let of = |posted: &Posted| match &posted.letter.said {
+            Said::Terminate { reason } => reason.as_ref().unwrap().len() >> 20,
+            other => panic!("{other:?}"),
+        };
+        pages.push(mail.letters.iter().map(of).collect::<Vec<_>>());
+        after = mail.next;
+    }
+    assert_eq!(pages, [vec![9], vec![3, 3], vec![3, 0]]);
 }
 
 pub(crate) async fn w22_a_letter_that_is_being_taken_is_taken_by_one(store: Arc<dyn Store>) {
@@ -264,7 +293,7 @@ pub(crate) async fn p32_a_deleted_instance_leaves_no_ties(store: Arc<dyn Store>)
     assert!(loaded.rows.parents.is_empty() && loaded.rows.letters.is_empty());
     let letter = Letter {
         number: 1 << 40,
-        caller: Caller { uid: parent, run: everstep_protocol::Run(1), call: child_call("a").hash() },
+        caller: Caller { uid: parent, run: Run(1), call: child_call("a").hash() },
         said: Said::Watch,
     };
     assert_eq!(scene.on(born, What::Letter(letter)).await, Answer::Nothing);

@@ -155,6 +155,26 @@ pub(crate) async fn p40_what_is_open_is_listed_and_nothing_else(store: Arc<dyn S
     assert_eq!(walk(&store, &elsewhere).await, []);
 }
 
+pub(crate) async fn p40_what_is_open_and_of_a_status_is_both(store: Arc<dyn Store>) {
+    let scene = Scene::new(Arc::clone(&store));
+    for (_, _, uid) in every_status(&scene, SessionId::generate()).await {
+        mark(&store, uid, &["n=1"]).await;
+    }
+    for attributes in [Vec::new(), vec![attribute("n=1")]] {
+        for status in StatusWord::ALL {
+            let one = Filter {
+                namespace: namespace(),
+                status: Some(status),
+                attributes: attributes.clone(),
+                ..Filter::default()
+            };
+            let open = Filter { open: true, ..one.clone() };
+            let expected = if status.is_ended() { Vec::new() } else { walk(&store, &one).await };
+            assert_eq!(walk(&store, &open).await, expected, "{status:?} {attributes:?}");
+        }
+    }
+}
+
 pub(crate) async fn p33_lists_say_how_each_has_ended_if_asked(store: Arc<dyn Store>) {
     let scene = Scene::new(Arc::clone(&store));
     every_status(&scene, SessionId::generate()).await;

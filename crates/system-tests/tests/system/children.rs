@@ -110,7 +110,7 @@ on_both! {
         }
         let store = world.store();
         world.eventually("no letter is left", async || {
-            store.letters(0, 10).await.expect("it reads").is_empty()
+            store.letters(0, 10).await.expect("it reads").letters.is_empty()
         }).await;
     }
 

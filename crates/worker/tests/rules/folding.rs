@@ -161,7 +161,7 @@ fn w36_the_bodys_time_after_a_refused_call_is_the_same_live_and_replayed() {
     let registry = || {
         Registry::new().workflow_fn("w", |cx: Workflow, (): ()| async move {
             let large = "x".repeat(2 << 20);
-            let refused = cx.child::<(), _>("large", "other", &large).await.is_err();
+            let refused = cx.child::<()>("large", "other", &large).await.is_err();
             let micros = cx.now().duration_since(std::time::UNIX_EPOCH).unwrap().as_micros() as u64;
             cx.step("look", micros, async |_: Step, micros: u64| Ok::<_, Error>(micros)).await?;
             cx.sleep("pause", "1h").await?;
