@@ -227,6 +227,7 @@ fn services(
     endless(&mut set, Box::pin(service::letters::run(Arc::clone(shared))));
     endless(&mut set, Box::pin(service::deadlines::run(Arc::clone(shared))));
     endless(&mut set, Box::pin(service::measure::run(Arc::clone(shared))));
+    endless(&mut set, Box::pin(service::later::run(Arc::clone(shared))));
     set.spawn(service::sessions::run(Arc::clone(shared)));
     for index in 0..shared.settings.report_queues {
         set.spawn(service::intake::run(Arc::clone(shared), index));

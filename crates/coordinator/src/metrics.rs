@@ -16,6 +16,7 @@ pub(crate) struct Metrics {
     pub(crate) waiting: IntGauge,
     pub(crate) messages: IntCounterVec,
     pub(crate) messages_sent: IntCounter,
+    pub(crate) entries_read: IntCounter,
     pub(crate) unreadable: IntCounterVec,
     pub(crate) set_aside: IntCounter,
     pub(crate) rejected: IntCounterVec,
@@ -34,6 +35,7 @@ impl Metrics {
         let registry = Registry::new();
         let seconds = vec![0.000_5, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0, 30.0];
         let sizes = vec![1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 256.0];
+        let counter = |name: &str, help: &str| keep(&registry, IntCounter::new(name, help));
         let vec = |name: &str, help: &str, label: &str| {
             keep(&registry, IntCounterVec::new(Opts::new(name, help), &[label]))
         };
@@ -61,19 +63,17 @@ impl Metrics {
                 IntGauge::new("everstep_inputs_waiting", "Inputs that wait for a batch."),
             ),
             messages: vec("everstep_messages_received_total", "Messages received, by queue kind.", "queue"),
-            messages_sent: keep(
-                &registry,
-                IntCounter::new("everstep_messages_sent_total", "Messages handed to the broker."),
+            messages_sent: counter("everstep_messages_sent_total", "Messages handed to the broker."),
+            entries_read: counter(
+                "everstep_entries_read_total",
+                "Journal entries that were read for workers.",
             ),
             unreadable: vec(
                 "everstep_messages_unreadable_total",
                 "Messages that are no envelope, by queue kind.",
                 "queue",
             ),
-            set_aside: keep(
-                &registry,
-                IntCounter::new("everstep_messages_set_aside_total", "Messages of another incarnation."),
-            ),
+            set_aside: counter("everstep_messages_set_aside_total", "Messages of another incarnation."),
             rejected: vec(
                 "everstep_messages_rejected_total",
                 "Messages that were recorded as rejected, starts and events, by code.",
@@ -109,12 +109,9 @@ impl Metrics {
                     &[],
                 ),
             ),
-            leases_unconfirmed: keep(
-                &registry,
-                IntCounter::new(
-                    "everstep_leases_unconfirmed_total",
-                    "Leases ended because their holder never confirmed them.",
-                ),
+            leases_unconfirmed: counter(
+                "everstep_leases_unconfirmed_total",
+                "Leases ended because their holder never confirmed them.",
             ),
             loops_still: keep(
                 &registry,

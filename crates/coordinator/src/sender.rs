@@ -54,6 +54,7 @@ pub(crate) async fn send_entries(shared: &Shared, session: SessionId, asked: Vec
     };
     let mut outbound = Outbound::default();
     for (asked, entries) in asked.into_iter().zip(parts) {
+        shared.metrics.entries_read.inc_by(entries.len() as u64);
         let last = entries.last().map_or(asked.range.after, |entry| entry.position);
         let item = Entries { instance: asked.range.uid, epoch: asked.epoch, last, entries, pause: None };
         outbound.item(session, CoordinatorItem::Entries(item));
@@ -114,13 +115,20 @@ impl Outbound {
                     self.item(session, grant(shared, &head, direct, entries));
                 }
             }
-            Effect::Offer { namespace, workflow, build, instance } => {
+            Effect::Offer { namespace, workflow, build, instance, kept_by } => {
                 let task = RunTask { incarnation: shared.incarnation, instance };
                 let queue = match build {
                     None => topology::run_queue(&namespace, &workflow),
                     Some(build) => topology::pinned_run_queue(&namespace, &workflow, &build),
                 };
-                self.tasks.push(transient(queue, wire::encode(&task)));
+                let task = transient(queue, wire::encode(&task));
+                match kept_by {
+                    None => self.tasks.push(task),
+                    Some(session) => {
+                        self.item(session, CoordinatorItem::Offer { instance });
+                        shared.later.add(instance, task);
+                    }
+                }
             }
             Effect::OfferStep { namespace, pool, instance, call } => {
                 let task = StepTask { incarnation: shared.incarnation, instance, call };
@@ -189,6 +197,7 @@ async fn read(shared: &Shared, unread: Vec<Unread>, outbound: &mut Outbound) -> 
     for (unread, mut entries) in unread.into_iter().zip(parts) {
         // Entries written after this decision are not this grant's: they are pushed.
         entries.retain(|entry| entry.position <= unread.head.position);
+        shared.metrics.entries_read.inc_by(entries.len() as u64);
         let grant = grant(shared, &unread.head, unread.direct, entries);
         outbound.item(unread.session, grant);
     }

@@ -8,6 +8,7 @@ pub(crate) mod duties;
 pub(crate) mod events;
 mod heartbeats;
 pub(crate) mod intake;
+pub(crate) mod later;
 pub(crate) mod letters;
 mod loops;
 pub(crate) mod measure;

@@ -23,6 +23,7 @@ use crate::{
     bound::Bound,
     chance::Chance,
     metrics::Metrics,
+    service::later::Later,
     settings::Settings,
 };
 
@@ -41,6 +42,8 @@ pub(crate) struct Shared {
     pub(crate) arrivals: mpsc::UnboundedSender<Arrival>,
     pub(crate) lifecycles: mpsc::UnboundedSender<Lifecycle>,
     pub(crate) rejections: mpsc::UnboundedSender<Rejection>,
+    /// Run tasks that go to their queue in a moment.
+    pub(crate) later: Later,
     room: Mutex<Room>,
     sessions: RwLock<HashMap<SessionId, Arc<OpenSession>>>,
     sent: Mutex<Vec<(InstanceUid, Run)>>,
@@ -134,6 +137,7 @@ impl Shared {
             arrivals,
             lifecycles,
             rejections,
+            later: Later::default(),
             room: Mutex::new(room),
             sessions: RwLock::default(),
             sent: Mutex::default(),

@@ -198,6 +198,9 @@ async fn conclude(
                 finished.again.push(Arrival { input: input.clone(), debt, held: held.saturating_add(1) });
             }
             Verdict::Decided(answer) => {
+                if let (Answer::Granted, Some(instance)) = (&answer, input.instance()) {
+                    shared.later.claimed(instance);
+                }
                 settle(shared, input, debt, Told { answer, id: None }, handed_over, &mut replies);
             }
             Verdict::Started(started) => {

@@ -138,6 +138,13 @@ impl Batch {
             }
         }
         let mut effects = self.effects;
+        for effect in &mut effects {
+            // Whoever has ended has no body any more.
+            if let Effect::Offer { namespace, workflow, build, kept_by, .. } = effect {
+                *kept_by =
+                    kept_by.filter(|session| room.may_take(*session, namespace, workflow, build.as_ref()));
+            }
+        }
         effects.retain(|effect| match effect {
             Effect::Offer { instance, .. } => offered.contains(&(*instance, Subject::INSTANCE)),
             Effect::OfferStep { instance, call, .. } => offered.contains(&(*instance, Subject::step(*call))),
@@ -408,6 +415,7 @@ fn runnable(mut head: Head, entry: Entry, place: Place, taker: Option<Taker>) ->
                 workflow: head.workflow.clone(),
                 build: head.pinned_to().cloned(),
                 instance: head.uid,
+                kept_by: None,
             }
         }
     };

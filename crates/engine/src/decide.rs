@@ -238,6 +238,7 @@ impl<'a> Draft<'a> {
                     workflow: self.head.workflow.clone(),
                     build: self.head.pinned_to().cloned(),
                     instance: self.head.uid,
+                    kept_by: self.head.cached.map(|cached| cached.session),
                 });
             }
         }

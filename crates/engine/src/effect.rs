@@ -180,6 +180,8 @@ pub enum Effect {
         build: Option<BuildName>,
         /// Instance.
         instance: InstanceUid,
+        /// Who may have kept its body and is told of it before the queue is (rule W27).
+        kept_by: Option<SessionId>,
     },
     /// A step task, if the queue has room.
     OfferStep {

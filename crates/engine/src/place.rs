@@ -268,6 +268,20 @@ impl Room {
         Some(Taker { build: code.build.clone(), pins })
     }
 
+    /// Whether this session lives and may take up such an instance.
+    #[must_use]
+    pub fn may_take(
+        &self,
+        session: SessionId,
+        namespace: &Namespace,
+        workflow: &WorkflowName,
+        build: Option<&BuildName>,
+    ) -> bool {
+        let serving = self.serving.get(&RunQueue::of(namespace, workflow));
+        serving.is_some_and(|serving| serving.contains(&session))
+            && build.is_none_or(|build| self.is_of(session, build))
+    }
+
     /// Gives back a credit that was not used.
     pub fn give_back(&mut self, session: SessionId) {
         if let Some(known) = self.sessions.get_mut(&session) {

@@ -122,6 +122,17 @@ fn w27_a_wake_goes_to_whoever_kept_the_body_from_where_it_was() {
 }
 
 #[test]
+fn w27_without_room_a_wake_is_offered_first_to_whoever_kept_the_body() {
+    let due = || What::Due { call: sleep("nap").hash() };
+    let mut store = kept();
+    assert_eq!(store.tell(due()).sent(), ["offer to"]);
+    let mut store = kept();
+    store.room.forget(S1);
+    store.room.serve_queues_only(S2, &Namespace::default(), &[workflow()]);
+    assert_eq!(store.tell(due()).sent(), ["offer"], "that session has ended");
+}
+
+#[test]
 fn w27_a_claim_that_names_what_it_has_is_granted_the_rest() {
     let have = |run, position| Some(Have { run: Run(run), position: Position(position) });
     for (have, after) in [(None, 0), (have(1, 1), 1), (have(1, 3), 3), (have(1, 4), 0), (have(2, 1), 0)] {

@@ -351,6 +351,12 @@ pub enum CoordinatorItem {
     Entries(Entries),
     /// A report was committed.
     Ack(Ack),
+    /// An instance whose body the worker may have kept is runnable: a run task that is for it first (rule W27). Said only of bodies
+    /// that it said it keeps.
+    Offer {
+        /// The instance.
+        instance: InstanceUid,
+    },
     /// A claim was not granted: there is nothing to run, or another has it.
     NotGranted {
         /// The instance.

@@ -44,6 +44,7 @@ const VARIANTS: &[&str] = &[
     "heartbeat",
     "lost",
     "not_granted",
+    "offer",
     "open",
     "opened",
     "out_of_order",

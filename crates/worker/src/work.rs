@@ -235,6 +235,7 @@ impl Work {
                 self.clock.observe(ack.at, now.at);
                 self.with(ack.instance, Some(ack.epoch), |hosted| hosted.ack(ack, now));
             }
+            CoordinatorItem::Offer { instance } => self.offered(instance, now),
             CoordinatorItem::NotGranted { instance } => drop(self.claims.answered(instance)),
             CoordinatorItem::Fence { instance, epoch, .. } => self.fence(instance, epoch, now),
             CoordinatorItem::StepGrant(grant) => self.step_grant(grant, now),

@@ -307,6 +307,7 @@ pub fn effect_word(effect: &Effect) -> &'static str {
         Effect::Grant { .. } => "grant",
         Effect::StepGrant(..) => "step grant",
         Effect::Push { .. } => "push",
+        Effect::Offer { kept_by: Some(_), .. } => "offer to",
         Effect::Offer { .. } => "offer",
         Effect::OfferStep { .. } => "offer step",
     }

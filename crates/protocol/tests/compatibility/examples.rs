@@ -320,6 +320,7 @@ fn coordinator_word(item: &CoordinatorItem) -> &'static str {
         CoordinatorItem::Entries(_) => "entries",
         CoordinatorItem::Ack(_) => "ack",
         CoordinatorItem::NotGranted { .. } => "not_granted",
+        CoordinatorItem::Offer { .. } => "offer",
         CoordinatorItem::Fence { .. } => "fence",
         CoordinatorItem::StepGrant(_) => "step_grant",
         CoordinatorItem::StepFence { .. } => "step_fence",
@@ -377,6 +378,7 @@ fn coordinator_items() -> Vec<(&'static str, CoordinatorItem)> {
             "progress",
             CoordinatorItem::StepGrant(StepGrant { progress: Some(progress().told), ..step_grant(policy()) }),
         ),
+        ("", CoordinatorItem::Offer { instance: INSTANCE }),
         ("", CoordinatorItem::StepFence { instance: INSTANCE, call: HASH, epoch: Epoch(0) }),
         ("", CoordinatorItem::StepAck { instance: INSTANCE, call: HASH, epoch: EPOCH }),
     ]

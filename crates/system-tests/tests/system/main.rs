@@ -11,6 +11,7 @@ mod events;
 mod generations;
 mod instances;
 mod leases;
+mod long;
 mod progress;
 mod queues;
 mod remote;

@@ -7,7 +7,7 @@
 use everstep_engine::replay::{Fed, Replay};
 use everstep_protocol::message::Again;
 use everstep_protocol::{
-    Failure, FailureKind, Payload, Position, Timestamp,
+    CallKind, Failure, FailureKind, Payload, Position, Timestamp,
     journal::{Attempted, Delivered, Entry, Fact, ParkCode, Parked, Wait},
 };
 use everstep_sdk::host::{BodyState, Host, Made, Misfit};
@@ -111,7 +111,10 @@ impl Hosted {
                 self.clock = self.clock.max(entry.at);
             }
             Fact::Fired { call } => {
-                if let Some(waiting) = self.waits.get_mut(call) {
+                // What was waited for is over; of a step only its retry delay is, and the next attempt begins now.
+                if call.kind != CallKind::Step {
+                    self.waits.remove(call);
+                } else if let Some(waiting) = self.waits.get_mut(call) {
                     *waiting = Waiting { due: None, at: entry.at, remote: false };
                 }
                 self.clock = self.clock.max(entry.at);

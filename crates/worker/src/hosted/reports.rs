@@ -41,6 +41,11 @@ impl Reports {
         self.unanswered.back().is_some_and(|report| report.folded || report.then != Then::Continue)
     }
 
+    /// A suspend is unanswered.
+    pub(super) fn is_suspending(&self) -> bool {
+        self.unanswered.back().is_some_and(|report| report.then == Then::Suspend)
+    }
+
     /// The lease is over by an acknowledged report.
     pub(super) const fn finish(&self) -> Option<Finish> {
         self.finish

@@ -1,9 +1,12 @@
 //! A body that is kept over a suspend (rule W27): it goes on where it was, fed with what was written since. Whatever it had in
 //! hand is still there, so nothing is replayed.
 
-use everstep_protocol::message::{Grant, Have};
+use everstep_protocol::{
+    Position,
+    message::{Grant, Have},
+};
 
-use super::{Hosted, Life, journal::Journal, linger::Linger, reports::Reports};
+use super::{Finish, Hosted, Life, Out, journal::Journal, linger::Linger, reports::Reports};
 
 impl Hosted {
     /// Whether the lease has ended with a suspend, and the body may be kept for the next one (rule W27).
@@ -45,6 +48,23 @@ impl Hosted {
         self.listen();
         self.granted(grant);
         self.env.metrics.resumed.inc();
+    }
+
+    /// Whether this grant says that the suspend was taken, though it is not answered yet: it is that of the next lease and begins
+    /// where the body is, as only one to whoever keeps the body does.
+    #[must_use]
+    pub fn is_followed_by(&self, grant: &Grant) -> bool {
+        let next = Position(self.replay.position().0.saturating_add(1));
+        self.env.caches
+            && self.reports.is_suspending()
+            && grant.direct
+            && grant.epoch == self.epoch.next()
+            && grant.entries.first().is_some_and(|entry| entry.position == next)
+    }
+
+    /// The lease has ended with the suspend, as something other than its answer says.
+    pub fn suspended(&mut self, out: &mut Vec<Out>) {
+        self.finish(Finish::Suspended, out);
     }
 
     /// Has foreign wakes told under the present lease.

@@ -36,6 +36,18 @@ impl Work {
         self.settles.push(settle);
     }
 
+    /// An instance whose body may be kept here is runnable: it is for this worker first, if that has room (rule W27).
+    pub(super) fn offered(&mut self, instance: InstanceUid, now: Now) {
+        if self.stopping.is_none()
+            && !self.held.contains_key(&instance)
+            && let Ok(room) = self.parts.room.clone().try_acquire_owned()
+            && self.claims.begin(instance, room, now.at)
+        {
+            let have = self.cache.have(instance);
+            self.send(WorkerItem::Claim { instance, have });
+        }
+    }
+
     /// A lease is granted, or its grant is repeated.
     pub(super) fn grant(&mut self, grant: Grant, now: Now) {
         let instance = grant.instance;
@@ -45,7 +57,7 @@ impl Work {
                 return self.with(instance, Some(epoch), |hosted| hosted.granted(grant));
             }
             Some(epoch) if epoch > grant.epoch => return,
-            Some(epoch) => self.fence(instance, epoch, now),
+            Some(epoch) => self.overtaken(instance, epoch, &grant, now),
             None => {}
         }
         let room = claimed.or_else(|| self.parts.room.clone().try_acquire_owned().ok());
@@ -73,6 +85,18 @@ impl Work {
                 self.send(WorkerItem::GiveBack { instance, epoch: grant.epoch });
             }
         }
+    }
+
+    /// The lease that is held is over, as a newer grant says. It may say so before the suspend is answered: the answer comes by
+    /// another way, perhaps from another coordinator.
+    fn overtaken(&mut self, instance: InstanceUid, epoch: Epoch, grant: &Grant, now: Now) {
+        let Some(slot) = self.held.get_mut(&instance).filter(|slot| slot.hosted.is_followed_by(grant)) else {
+            return self.fence(instance, epoch, now);
+        };
+        let mut out = Outs::new();
+        slot.hosted.suspended(&mut out);
+        self.changed.push(instance);
+        self.out(instance, epoch, out, now);
     }
 
     /// Every lease of the instance up to this epoch is over.

@@ -268,6 +268,9 @@ impl Coordinator {
                 };
                 vec![(session, CoordinatorItem::Entries(push))]
             }
+            Effect::Offer { kept_by: Some(session), instance, .. } => {
+                vec![(session, CoordinatorItem::Offer { instance })]
+            }
             Effect::Offer { .. } | Effect::OfferStep { .. } => Vec::new(),
         }
     }

@@ -184,7 +184,7 @@ impl Rig {
                     self.orders.clear();
                 }
             }
-            CoordinatorItem::NotGranted { .. } => {}
+            CoordinatorItem::NotGranted { .. } | CoordinatorItem::Offer { .. } => {}
             other => panic!("{other:?}"),
         }
     }
