@@ -30,7 +30,10 @@ pub struct BulkRow {
 /// Says which rows cannot be read and were passed over.
 pub(crate) fn warn(ids: &[String]) {
     if !ids.is_empty() {
-        tracing::warn!(?ids, "bulk operations cannot be read and are passed over: a newer version may know more");
+        tracing::warn!(
+            ?ids,
+            "bulk operations cannot be read and are passed over: a newer version may know more"
+        );
     }
 }
 

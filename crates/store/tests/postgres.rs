@@ -337,8 +337,7 @@ async fn w22_a_letter_that_cannot_be_read_stops_no_other() {
     let writes = Writes { letters: vec![letter; 3], ..Writes::default() };
     scene.write(Needs::default(), writes).await.unwrap();
     fixture::execute(fixture.url(), "UPDATE mailbox SET body = '\\x00' WHERE number <> 3").await;
-    let numbers =
-        |mail: &Mail| mail.letters.iter().map(|posted| posted.letter.number).collect::<Vec<_>>();
+    let numbers = |mail: &Mail| mail.letters.iter().map(|posted| posted.letter.number).collect::<Vec<_>>();
     let whole = scene.store.letters(0, 100).await.unwrap();
     assert_eq!((numbers(&whole), whole.next), (vec![3], None));
     // Nor do those that fill a page.
@@ -372,7 +371,8 @@ async fn p27_every_decision_on_a_deleted_instance_goes_or_gets_its_mark() {
     let (client, connection) =
         tokio_postgres::connect(fixture.url(), tokio_postgres::NoTls).await.expect("it connects");
     tokio::spawn(connection);
-    let count = "SELECT count(*), count(*) FILTER (WHERE answer LIKE 'was:%') FROM message_decision WHERE id = $1";
+    let count =
+        "SELECT count(*), count(*) FILTER (WHERE answer LIKE 'was:%') FROM message_decision WHERE id = $1";
     for (id, left) in [(deleted, 0), (expired, 10_050)] {
         let row = client.query_one(count, &[&id]).await.unwrap();
         assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (left, left), "{id}");

@@ -33,8 +33,8 @@ use everstep_protocol::{
     message::{AttemptEnd, AttemptOutcome, Open, OpenSession, OpenWait, Report, Then},
 };
 use everstep_store::{
-    BulkRow, Bulks, ErrorKind, Filter, Heard, Instances, Mail, MessageName, Queue, Range, Records, Rejected, Schedule, Sessions,
-    StatusWord, Views, sqlite::SqliteStore,
+    BulkRow, Bulks, ErrorKind, Filter, Heard, Instances, Mail, MessageName, Queue, Range, Records, Rejected,
+    Schedule, Sessions, StatusWord, Views, sqlite::SqliteStore,
 };
 
 fn new_file() -> (tempfile::TempDir, PathBuf) {
@@ -500,8 +500,7 @@ async fn w22_a_letter_that_cannot_be_read_stops_no_other() {
     store.transact(Needs::default(), Box::new(|_| writes)).await.unwrap();
     let connection = rusqlite::Connection::open(&path).unwrap();
     connection.execute("UPDATE mailbox SET body = x'00' WHERE number <> 3", []).unwrap();
-    let numbers =
-        |mail: &Mail| mail.letters.iter().map(|posted| posted.letter.number).collect::<Vec<_>>();
+    let numbers = |mail: &Mail| mail.letters.iter().map(|posted| posted.letter.number).collect::<Vec<_>>();
     let whole = store.letters(0, 100).await.unwrap();
     assert_eq!((numbers(&whole), whole.next), (vec![3], None));
     // Nor do those that fill a page.

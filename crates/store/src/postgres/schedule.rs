@@ -62,7 +62,10 @@ impl Schedule for PostgresStore {
         let params = params![after as i64, i64::from(limit), mail::PAGE_BYTES as i64];
         let found = self
             .read("looking for letters", sql::LETTERS, params, |row| {
-                Ok((row.try_get::<_, i64>(10)?, (row.try_get::<_, i64>(0)? as u64, letters::posted(row).ok())))
+                Ok((
+                    row.try_get::<_, i64>(10)?,
+                    (row.try_get::<_, i64>(0)? as u64, letters::posted(row).ok()),
+                ))
             })
             .await?;
         let bounded = found.first().map_or(0, |(total, _)| *total);

@@ -7,7 +7,8 @@ use super::{SqliteStore, fault};
 use crate::Error;
 
 /// The row of an instance that is pinned names the queue of its build: its workflow is in the head.
-const WORKFLOWS: &str = "SELECT DISTINCT instance.workflow FROM ready JOIN instance ON instance.uid = ready.uid
+const WORKFLOWS: &str =
+    "SELECT DISTINCT instance.workflow FROM ready JOIN instance ON instance.uid = ready.uid
     WHERE pool IS NULL";
 
 /// What goes on by itself. Waits are not in here: see [`Schedule::due`](crate::Schedule::due).

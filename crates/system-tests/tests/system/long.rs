@@ -46,7 +46,7 @@ fn straight(steps: u64) -> Registry {
 fn read(world: &World) -> u64 {
     let families = world.handle().metrics().gather();
     let family = families.iter().find(|family| family.name() == "everstep_entries_read_total");
-    family.map_or(0, |family| family.get_metric()[0].get_counter().value() as u64)
+    family.map_or(0, |family| family.get_metric()[0].get_counter().get_value() as u64)
 }
 
 on_both! {

@@ -26,6 +26,8 @@ pub struct Coordinator {
     /// The journals of earlier generations, in order.
     pub earlier: Vec<Vec<Entry>>,
     pub rules: Rules,
+    /// Who has credits for direct grants.
+    pub room: Room,
     /// The most entries in a grant or an answer to an ask.
     pub part: usize,
     /// Instances and remote steps that became runnable, in order.
@@ -47,6 +49,7 @@ impl Coordinator {
             journal: HashMap::new(),
             earlier: Vec::new(),
             rules: Rules::default(),
+            room: Room::default(),
             part: usize::MAX,
             offers: Vec::new(),
             fenced: 0,
@@ -178,9 +181,9 @@ impl Coordinator {
     fn apply(&mut self, input: &Input) -> (Answer, Said) {
         let loaded =
             Loaded { now: self.now, heads: self.heads.clone(), rows: self.rows.clone(), ..Loaded::default() };
-        let mut room = Room::default();
+        let room = &mut self.room;
         let mut batch = Batch::new(loaded, self.rules.clone());
-        let answer = match batch.apply(input, &mut room) {
+        let answer = match batch.apply(input, room) {
             Verdict::Decided(answer) => answer,
             Verdict::Started(decided) => decided.answer,
             Verdict::Held => panic!("nothing is locked"),
@@ -189,7 +192,7 @@ impl Coordinator {
         if answer == Answer::Fenced {
             self.fenced += 1;
         }
-        let (writes, effects, _) = batch.finish(&mut room);
+        let (writes, effects, _) = batch.finish(room);
         self.write(writes);
         let said = effects.into_iter().flat_map(|effect| self.say(effect)).collect();
         (answer, said)

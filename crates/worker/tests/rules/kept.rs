@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use everstep_protocol::{
-    Generation, Position, Run,
+    Generation, Namespace, Position, Run,
     message::{CoordinatorItem, Grant},
 };
 use everstep_sdk::{Error, Registry, Workflow};
@@ -111,4 +111,63 @@ fn w27_a_body_that_is_asleep_takes_memory_and_says_how_much() {
     }
     sizes.dedup();
     assert!(sizes.len() >= 40 && sizes.is_sorted(), "it grows with what the body was told: {sizes:?}");
+}
+
+/// The answer to the suspend and the grant of the next lease come by ways of their own.
+#[test]
+fn w27_a_grant_that_overtakes_the_answer_to_the_suspend_finds_the_body() {
+    for late in [false, true] {
+        let (registry, begun) = rounds(10);
+        let mut rig = keeping(registry);
+        rig.co.room.serve(rig.session, &Namespace::default(), &["w".parse().unwrap()]);
+        rig.claim();
+        rig.exchange();
+        while rig.co.end(rig.uid).is_none() {
+            rig.co.room.credit(rig.session, u64::MAX);
+            assert!(rig.attempt());
+            rig.turn();
+            rig.flush();
+            let answers = std::mem::take(&mut rig.inbox);
+            assert_eq!(answers.len(), 1, "the outcome, the sleep and the suspend are one report");
+            assert!(rig.wait());
+            assert!(
+                matches!(&rig.inbox[0], CoordinatorItem::Grant(grant) if grant.direct),
+                "{:?}",
+                rig.inbox
+            );
+            if late {
+                rig.inbox.extend(answers);
+            }
+            rig.exchange();
+        }
+        assert_eq!(rig.output::<u64>(), 45);
+        assert_eq!((begun.load(Ordering::Relaxed), rig.metrics.resumed.get()), (1, 10), "late {late}");
+    }
+}
+
+#[test]
+fn w27_only_the_next_direct_grant_from_there_says_that_the_suspend_was_taken() {
+    let (registry, _) = rounds(2);
+    let mut rig = keeping(registry);
+    rig.co.room.serve(rig.session, &Namespace::default(), &["w".parse().unwrap()]);
+    rig.claim();
+    rig.exchange();
+    assert!(rig.attempt());
+    rig.turn();
+    rig.co.room.credit(rig.session, u64::MAX);
+    rig.flush();
+    rig.inbox.clear();
+    rig.wait();
+    let Some(CoordinatorItem::Grant(grant)) = rig.inbox.pop_front() else { panic!() };
+    let hosted = rig.hosted.as_ref().unwrap();
+    assert!(hosted.is_followed_by(&grant));
+    let whole = rig.journal().to_vec();
+    for other in [
+        Grant { direct: false, ..grant.clone() },
+        Grant { epoch: grant.epoch.next(), ..grant.clone() },
+        Grant { entries: whole, ..grant.clone() },
+        Grant { entries: Vec::new(), ..grant.clone() },
+    ] {
+        assert!(!hosted.is_followed_by(&other), "{other:?}");
+    }
 }

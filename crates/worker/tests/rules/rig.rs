@@ -166,6 +166,12 @@ impl Rig {
         match item {
             CoordinatorItem::Grant(grant) => match &mut self.hosted {
                 Some(hosted) if hosted.epoch() >= grant.epoch => hosted.granted(grant),
+                Some(hosted) if hosted.is_followed_by(&grant) => {
+                    let mut out = Vec::new();
+                    hosted.suspended(&mut out);
+                    self.act(out);
+                    self.begin(grant);
+                }
                 _ => self.begin(grant),
             },
             CoordinatorItem::Entries(entries) => {
@@ -209,6 +215,10 @@ impl Rig {
         }
         let mut out = Vec::new();
         hosted.turn(now, &mut out);
+        self.act(out);
+    }
+
+    fn act(&mut self, out: Vec<Out>) {
         for out in out {
             match out {
                 Out::Send(item, _) => {
