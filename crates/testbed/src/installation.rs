@@ -1,6 +1,9 @@
 //! A database and a vhost of one's own, on the servers that `make services-up` brought up.
 
-use std::process::Command;
+use std::{
+    io::Write as _,
+    process::{Command, Stdio},
+};
 
 use anyhow::{Context as _, Result, bail};
 
@@ -31,9 +34,8 @@ impl Installation {
             server,
             rabbitmqctl,
         };
-        installation.ctl(&["add_vhost", &installation.name])?;
         let user = user_of(&broker).context("the broker's URL names no user")?;
-        installation.ctl(&["set_permissions", "-p", &installation.name, user, ".*", ".*", ".*"])?;
+        installation.define(user)?;
         Ok(installation)
     }
 
@@ -46,6 +48,31 @@ impl Installation {
     /// Runs the broker's own command and returns what it prints.
     pub fn ctl(&self, arguments: &[&str]) -> Result<String> {
         run(Command::new(&self.rabbitmqctl).arg("-q").args(arguments))
+    }
+
+    /// Makes the vhost and lets the user in. Each run of the broker's command takes half a second of CPU, so one does both.
+    fn define(&self, user: &str) -> Result<()> {
+        let (vhost, all) = (&self.name, ".*");
+        let definitions = serde_json::json!({
+            "vhosts": [{ "name": vhost }],
+            "permissions": [{ "user": user, "vhost": vhost, "configure": all, "write": all, "read": all }],
+        });
+        let mut command = Command::new(&self.rabbitmqctl);
+        let mut child = command
+            .args(["-q", "import_definitions"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("run {command:?}"))?;
+        let mut stdin = child.stdin.take().context("it has a standard input")?;
+        stdin.write_all(definitions.to_string().as_bytes())?;
+        drop(stdin);
+        let output = child.wait_with_output()?;
+        if !output.status.success() {
+            bail!("{command:?} failed: {}", String::from_utf8_lossy(&output.stderr).trim());
+        }
+        Ok(())
     }
 
     /// Runs one SQL statement in the database and returns what it prints, without headers.
