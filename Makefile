@@ -34,7 +34,7 @@ fleet: services-up ## Run 1,000 orders on a fleet of real processes, with Postgr
 
 .PHONY: bench
 bench: services-up ## Measure throughput and latency
-	eval "$$($(SERVICES) env)"; cargo run --release $(LOCKED) -p everstep-loadtest -- $(ARGS)
+	eval "$$($(SERVICES) env)"; cargo run --profile dist $(LOCKED) -p everstep-loadtest -- $(ARGS)
 
 .PHONY: test
 test: services-up python-env ## Run all tests, with PostgreSQL and RabbitMQ

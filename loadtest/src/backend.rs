@@ -52,6 +52,18 @@ pub(crate) struct Counters {
     pub(crate) wal: Option<f64>,
 }
 
+/// How a worker ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum WorkerEnd {
+    /// By `kill -9`.
+    Killed,
+    /// With a goodbye.
+    Stopped,
+}
+
+/// How long a worker without running steps may take for its goodbye.
+const STOPS_WITHIN: Duration = Duration::from_secs(30);
+
 impl Backend {
     pub(crate) async fn start(kind: Kind) -> Result<Self> {
         match kind {
@@ -64,11 +76,17 @@ impl Backend {
         }
     }
 
-    /// Kills the worker and starts another; embedded, everything is stopped and opened again.
-    pub(crate) async fn replace_worker(&mut self) -> Result<()> {
+    /// Ends the worker and starts another; embedded, everything is stopped and opened again, whichever end is asked for.
+    pub(crate) async fn replace_worker(&mut self, end: WorkerEnd) -> Result<()> {
         match self {
             Self::Fleet(fleet) => {
-                fleet.worker.kill()?;
+                match end {
+                    WorkerEnd::Killed => fleet.worker.kill()?,
+                    WorkerEnd::Stopped => {
+                        fleet.worker.signal("TERM")?;
+                        fleet.worker.wait(STOPS_WITHIN)?;
+                    }
+                }
                 fleet.worker = worker(&fleet.installation)?;
             }
             Self::Embedded { everstep, dir } => {

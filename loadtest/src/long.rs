@@ -21,7 +21,7 @@ use everstep_store::{InstanceView, Range, Store};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    backend::{Backend, Kind},
+    backend::{Backend, Kind, WorkerEnd},
     drive::publish,
     report::rounded,
     workload::noop,
@@ -34,6 +34,8 @@ const NAPS: u64 = 50;
 /// At the beginning and at the end so many are compared.
 const SOME_STEPS: usize = 1_000;
 const SOME_NAPS: usize = 10;
+/// What it waits for, with another worker each time.
+const EVENTS: [&str; 2] = ["killed", "stopped"];
 const PATIENCE: Duration = Duration::from_mins(5);
 
 /// One measurement.
@@ -48,8 +50,11 @@ pub(crate) struct Long {
     /// From the end of a sleep to the opening of the next, with so many steps before it.
     ms_per_wake_first: f64,
     ms_per_wake_last: f64,
-    /// From an event, sent to it after its worker was killed and another was there, to its end.
-    resume_ms: f64,
+    /// From an event, sent after its worker was killed and another was there, to the outcome of the step behind it: until the
+    /// death is noticed, then the replay. Embedded nobody is killed.
+    resume_ms: Option<f64>,
+    /// The same after its worker had said goodbye: the replay of all that there is.
+    replay_ms: f64,
     rss_mb: f64,
 }
 
@@ -67,8 +72,10 @@ pub(crate) async fn long(cx: Workflow, plan: Plan) -> Result<(), Error> {
     for _ in 0..plan.naps {
         cx.sleep("nap", "110 ms").await?;
     }
-    let () = cx.event::<()>("go").await?;
-    cx.step("last", 0, noop).await?;
+    for event in EVENTS {
+        let () = cx.event::<()>(event).await?;
+        cx.step("behind", 0, noop).await?;
+    }
     Ok(())
 }
 
@@ -78,19 +85,23 @@ pub(crate) async fn measure(kind: Kind, steps: Option<usize>) -> Result<Long> {
     let input = serde_json::to_string(&Plan { steps, naps: NAPS })?;
     let start = format!(r#"{{"workflow":"long","id":"one","input":{input}}}"#);
     publish(&*backend.broker()?, vec![message(topology::START_EXCHANGE, "start", start)]).await?;
-    until(&*backend.store().await?, |view| view.waiting.iter().any(|wait| wait.kind == WaitKind::Event))
-        .await?;
-    let rss_mb = rounded(backend.rss_mb(), 1);
-    backend.replace_worker().await?;
-    let event = r#"{"workflow":"long","id":"one","type":"go","payload":null}"#.to_owned();
-    publish(&*backend.broker()?, vec![message(topology::EVENT_EXCHANGE, "go", event)]).await?;
+    let mut rss_mb = 0.0_f64;
+    for (event, end) in EVENTS.into_iter().zip([WorkerEnd::Killed, WorkerEnd::Stopped]) {
+        let waits = |view: &InstanceView| {
+            view.waiting.iter().any(|wait| wait.kind == WaitKind::Event && wait.call.name.as_str() == event)
+        };
+        until(&*backend.store().await?, waits).await?;
+        rss_mb = rss_mb.max(backend.rss_mb());
+        backend.replace_worker(end).await?;
+        let body = format!(r#"{{"workflow":"long","id":"one","type":"{event}","payload":null}}"#);
+        publish(&*backend.broker()?, vec![message(topology::EVENT_EXCHANGE, event, body)]).await?;
+    }
     let store = backend.store().await?;
     let view = until(&*store, |view| view.ended_at.is_some()).await?;
     let journal = journal(&store, &view).await?;
     drop(store);
     backend.stop().await?;
-    let line = evaluate(kind, steps, rss_mb, &journal)?;
-    Ok(line)
+    evaluate(kind, steps, rounded(rss_mb, 1), &journal)
 }
 
 fn message(exchange: &'static str, id: &str, body: String) -> Outgoing {
@@ -130,7 +141,10 @@ fn evaluate(kind: Kind, steps: u64, rss_mb: f64, journal: &[Entry]) -> Result<Lo
     let wakes: Vec<f64> =
         fired.iter().zip(opened.iter().skip(1)).map(|(fired, next)| ms(*fired, *next)).collect();
     let delivered = times(journal, |fact| matches!(fact, Fact::Delivered(_)));
-    let (first, last) = (journal.first().context("an entry")?.at, journal.last().context("an entry")?.at);
+    let first = journal.first().context("an entry")?.at;
+    // Each event, and the end of the step behind it.
+    let [killed, stopped] = delivered[..] else { bail!("{} events were delivered", delivered.len()) };
+    let [.., behind_killed, behind_stopped] = ends[..] else { bail!("{} steps have ended", ends.len()) };
     let some = SOME_STEPS.min(steps as usize);
     let all = steps as usize;
     Ok(Long {
@@ -142,7 +156,8 @@ fn evaluate(kind: Kind, steps: u64, rss_mb: f64, journal: &[Entry]) -> Result<Lo
         ms_per_step_last: rounded(ms(ends[all - some], ends[all - 1]) / (some - 1) as f64, 3),
         ms_per_wake_first: rounded(mean(&wakes[..SOME_NAPS]), 2),
         ms_per_wake_last: rounded(mean(&wakes[wakes.len() - SOME_NAPS..]), 2),
-        resume_ms: rounded(ms(*delivered.first().context("an event")?, last), 1),
+        resume_ms: (kind == Kind::Fleet).then(|| rounded(ms(killed, behind_killed), 1)),
+        replay_ms: rounded(ms(stopped, behind_stopped), 1),
         rss_mb,
     })
 }
