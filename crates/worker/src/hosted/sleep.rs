@@ -50,10 +50,13 @@ impl Hosted {
         self.env.metrics.resumed.inc();
     }
 
-    /// Whether this grant says that the suspend was taken, though it is not answered yet: it is that of the next lease and begins
-    /// where the body is, as only one to whoever keeps the body does.
+    /// Whether the suspend was taken, as its answer has said since the last turn, or as this grant says before the answer has come:
+    /// it is that of the next lease and begins where the body is, as only one to whoever keeps the body does.
     #[must_use]
     pub fn is_followed_by(&self, grant: &Grant) -> bool {
+        if self.reports.finish() == Some(Finish::Suspended) {
+            return self.env.caches;
+        }
         let next = Position(self.replay.position().0.saturating_add(1));
         self.env.caches
             && self.reports.is_suspending()

@@ -1,8 +1,11 @@
 //! Bodies that are kept over a suspend (rule W27): what they save, and that nothing depends on them.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use everstep_protocol::{
@@ -113,10 +116,10 @@ fn w27_a_body_that_is_asleep_takes_memory_and_says_how_much() {
     assert!(sizes.len() >= 40 && sizes.is_sorted(), "it grows with what the body was told: {sizes:?}");
 }
 
-/// The answer to the suspend and the grant of the next lease come by ways of their own.
+/// The answer to the suspend and the grant of the next lease come by ways of their own, or are found together by a busy worker.
 #[test]
 fn w27_a_grant_that_overtakes_the_answer_to_the_suspend_finds_the_body() {
-    for late in [false, true] {
+    for answer in ["before", "behind", "lost"] {
         let (registry, begun) = rounds(10);
         let mut rig = keeping(registry);
         rig.co.room.serve(rig.session, &Namespace::default(), &["w".parse().unwrap()]);
@@ -128,6 +131,11 @@ fn w27_a_grant_that_overtakes_the_answer_to_the_suspend_finds_the_body() {
             rig.turn();
             rig.flush();
             let answers = std::mem::take(&mut rig.inbox);
+            let (before, behind) = match answer {
+                "before" => (answers.clone(), VecDeque::new()),
+                "behind" => (VecDeque::new(), answers.clone()),
+                _ => (VecDeque::new(), VecDeque::new()),
+            };
             assert_eq!(answers.len(), 1, "the outcome, the sleep and the suspend are one report");
             assert!(rig.wait());
             assert!(
@@ -141,7 +149,7 @@ fn w27_a_grant_that_overtakes_the_answer_to_the_suspend_finds_the_body() {
             rig.exchange();
         }
         assert_eq!(rig.output::<u64>(), 45);
-        assert_eq!((begun.load(Ordering::Relaxed), rig.metrics.resumed.get()), (1, 10), "late {late}");
+        assert_eq!((begun.load(Ordering::Relaxed), rig.metrics.resumed.get()), (1, 10), "answer {answer}");
     }
 }
 
