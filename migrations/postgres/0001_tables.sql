@@ -231,11 +231,14 @@ CREATE TABLE parent (
     instance uuid PRIMARY KEY,
     caller uuid NOT NULL,
     run integer NOT NULL CHECK (run > 0),
+    depth integer NOT NULL CHECK (depth >= 0),
     detached boolean NOT NULL,
     call bytea NOT NULL CHECK (octet_length(call) = 16),
     workflow text COLLATE "C" NOT NULL,
     name text COLLATE "C" NOT NULL
 );
+
+COMMENT ON COLUMN parent.depth IS 'how many attached children in a row it is the last of';
 
 -- Calls that wait for the end of an instance.
 CREATE TABLE watcher (

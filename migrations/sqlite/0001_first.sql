@@ -208,7 +208,8 @@ CREATE TABLE parent (
     call     BLOB    NOT NULL CHECK (length(call) = 16),
     workflow TEXT    NOT NULL,
     name     TEXT    NOT NULL,
-    detached INTEGER NOT NULL CHECK (detached IN (0, 1))
+    detached INTEGER NOT NULL CHECK (detached IN (0, 1)),
+    depth    INTEGER NOT NULL CHECK (depth >= 0)
 ) STRICT, WITHOUT ROWID;
 
 -- Calls that wait for the end of an instance.

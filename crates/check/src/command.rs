@@ -9,7 +9,7 @@ use std::{
 };
 
 use clap::{ArgGroup, Parser};
-use everstep_protocol::{BuildName, Namespace, WorkflowName};
+use everstep_protocol::{BuildName, Namespace, Pin, WorkflowName};
 use everstep_sdk::Registry;
 use everstep_worker::Settings;
 use serde::Serialize;
@@ -17,14 +17,14 @@ use serde::Serialize;
 use crate::{
     Finding, Findings, findings, guard,
     live::{Asked, Live, LiveError},
-    saved::Saved,
+    saved::{Saved, Unread},
 };
 
 /// What the exit codes mean.
 const EXIT_CODES: &str = "\
 Exit codes:
-  0  every instance would go on
-  1  some would break, or could not be checked
+  0  every instance that was checked would go on
+  1  some would break, or their journals could not be read
   2  the command line cannot be used, or the journals not be found
   3  the server cannot be reached";
 
@@ -47,9 +47,13 @@ pub struct Options {
     /// The build that the code counts as; the executable's hash if absent
     #[arg(long)]
     pub build: Option<BuildName>,
-    /// An instance of a workflow that this program does not serve counts as one that would break
+    /// An instance that was not checked counts as one that would break: its workflow is not served by this program, it is pinned to
+    /// another build, or what it needs is sensitive
     #[arg(long)]
     pub all: bool,
+    /// Check instances that are pinned to other builds too, as before they are moved to this one
+    #[arg(long)]
+    pub pinned: bool,
     /// Print JSON, one value a line
     #[arg(long)]
     pub json: bool,
@@ -195,20 +199,31 @@ impl Check<'_> {
 
     /// One instance: `origin` is where it was found, for one that cannot be read.
     fn text(&mut self, origin: &str, text: &str) -> Result<(), Trouble> {
-        let saved = match Saved::read(text) {
-            Ok(saved) => saved,
-            Err(reason) => return self.found("file", origin, &Finding::Unreadable { reason }),
+        let (workflow, id, pin, read) = match Saved::read(text) {
+            Ok(saved) => (saved.workflow.clone(), saved.id.clone(), saved.pin.clone(), Ok(saved)),
+            Err(Unread::Hidden { workflow, id, pin, reason }) => (workflow, id, pin, Err(reason)),
+            Err(Unread::Wrong(reason)) => return self.found("file", origin, &Finding::Unreadable { reason }),
         };
-        if self.options.workflow.as_ref().is_some_and(|only| *only != saved.workflow) {
+        if self.options.workflow.as_ref().is_some_and(|only| *only != workflow) {
             return Ok(());
         }
-        let (workflow, id) = (saved.workflow.clone(), saved.id.clone());
         let finding = if self.registry.definition(&workflow).is_none() {
             Finding::Unserved
+        } else if let Some(build) = self.elsewhere(pin.as_ref()) {
+            Finding::Pinned { build }
         } else {
-            guard::replay(self.registry, &self.findings.build, saved).into()
+            match read {
+                Ok(saved) => guard::replay(self.registry, &self.findings.build, saved).into(),
+                Err(reason) => Finding::Hidden { reason },
+            }
         };
         self.found(workflow.as_str(), id.as_str(), &finding)
+    }
+
+    /// The other build to which an instance is pinned, so that this program never gets it.
+    fn elsewhere(&self, pin: Option<&Pin>) -> Option<BuildName> {
+        let build = pin.and_then(Pin::build).filter(|build| **build != self.findings.build)?;
+        (!self.options.pinned).then(|| build.clone())
     }
 
     fn found(&mut self, workflow: &str, id: &str, finding: &Finding) -> Result<(), Trouble> {
@@ -223,8 +238,9 @@ impl Check<'_> {
     }
 
     fn finish(self) -> Result<bool, Trouble> {
-        let unserved = self.options.all && !self.findings.unserved.is_empty();
-        let is_well = self.findings.breaks == 0 && !unserved;
+        let Findings { breaks, unserved, pinned, hidden, .. } = &self.findings;
+        let is_all = unserved.is_empty() && pinned.is_empty() && *hidden == 0;
+        let is_well = *breaks == 0 && (is_all || !self.options.all);
         if self.options.json {
             json(self.out, &Last { summary: &self.findings })?;
         } else {

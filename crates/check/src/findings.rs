@@ -24,6 +24,16 @@ pub enum Finding {
     Breaks(Breach),
     /// This program does not serve its workflow.
     Unserved,
+    /// It is pinned to another build, whose workers alone take it up: what this program makes of it does not matter.
+    Pinned {
+        /// The build.
+        build: BuildName,
+    },
+    /// What it needs is sensitive, and so in no journal that leaves the coordinator (rule P44): nobody can say from here.
+    Hidden {
+        /// Names the entry and the field.
+        reason: String,
+    },
     /// Its journal cannot be read.
     Unreadable {
         /// Why.
@@ -53,6 +63,10 @@ pub struct Findings {
     pub breaks: u64,
     /// How many are of workflows that this program does not serve, by workflow.
     pub unserved: BTreeMap<String, u64>,
+    /// How many are pinned to other builds, by build.
+    pub pinned: BTreeMap<String, u64>,
+    /// How many cannot be checked, since what they need is sensitive.
+    pub hidden: u64,
     /// Recorded outputs that were used although their steps now get another input, by instance.
     pub drifted: BTreeMap<String, u64>,
 }
@@ -61,7 +75,16 @@ impl Findings {
     /// Nothing yet.
     #[must_use]
     pub const fn new(build: BuildName) -> Self {
-        Self { build, checked: 0, replay: 0, breaks: 0, unserved: BTreeMap::new(), drifted: BTreeMap::new() }
+        Self {
+            build,
+            checked: 0,
+            replay: 0,
+            breaks: 0,
+            unserved: BTreeMap::new(),
+            pinned: BTreeMap::new(),
+            hidden: 0,
+            drifted: BTreeMap::new(),
+        }
     }
 
     /// Counts one instance, `WORKFLOW/ID`.
@@ -75,6 +98,8 @@ impl Findings {
                 }
             }
             Finding::Breaks(_) | Finding::Unreadable { .. } => self.breaks += 1,
+            Finding::Pinned { build } => *self.pinned.entry(build.to_string()).or_default() += 1,
+            Finding::Hidden { .. } => self.hidden += 1,
             Finding::Unserved => *self.unserved.entry(workflow.to_owned()).or_default() += 1,
         }
     }
@@ -89,20 +114,29 @@ pub(crate) fn line(workflow: &str, id: &str, finding: &Finding) -> Option<String
             let call = call.as_ref().map(|call| format!(" of {call}")).unwrap_or_default();
             Some(format!("{workflow}/{id} would break{at}{kind}{call}\n  {reason}"))
         }
-        Finding::Unreadable { reason } => Some(format!("{workflow}/{id} cannot be checked\n  {reason}")),
-        Finding::Replays { .. } | Finding::Unserved => None,
+        Finding::Hidden { reason } | Finding::Unreadable { reason } => {
+            Some(format!("{workflow}/{id} cannot be checked\n  {reason}"))
+        }
+        Finding::Replays { .. } | Finding::Pinned { .. } | Finding::Unserved => None,
     }
 }
 
 impl fmt::Display for Findings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { build, checked, replay, breaks, unserved, drifted } = self;
+        let Self { build, checked, replay, breaks, unserved, pinned, hidden, drifted } = self;
         let noun = if *checked == 1 { "instance" } else { "instances" };
         write!(f, "checked {checked} {noun} against build {build}: {replay} replay, {breaks} would break")?;
+        let named = |counts: &BTreeMap<String, u64>| {
+            counts.iter().map(|(name, count)| format!("{name} ({count})")).collect::<Vec<_>>().join(", ")
+        };
         if !unserved.is_empty() {
-            let named: Vec<_> =
-                unserved.iter().map(|(workflow, count)| format!("{workflow} ({count})")).collect();
-            write!(f, "\nnot served by this program, and not checked: {}", named.join(", "))?;
+            write!(f, "\nnot served by this program, and not checked: {}", named(unserved))?;
+        }
+        if !pinned.is_empty() {
+            write!(f, "\npinned to other builds, and not checked: {}", named(pinned))?;
+        }
+        if *hidden > 0 {
+            write!(f, "\nnot checked, since what is sensitive is in no journal here: {hidden}")?;
         }
         if !drifted.is_empty() {
             let named: Vec<_> = drifted

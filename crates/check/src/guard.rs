@@ -22,7 +22,8 @@ const POLL_MAX: Duration = Duration::from_secs(10);
 /// What was recorded was within the limits of its installation, which nobody here knows.
 const NO_LIMITS: Limits = Limits {
     output_bytes: u64::MAX,
-    input_bytes: u64::MAX,
+    // The one of which a body knows: an instance whose next generation was refused by it is taking back what it did.
+    input_bytes: 1 << 20,
     steps: u64::MAX,
     journal_bytes: u64::MAX,
     event_bytes: u64::MAX,

@@ -8,12 +8,13 @@ mod write;
 
 use everstep_protocol::{
     BuildName, Call, Epoch, EventKey, EventType, FailureKind, FunctionName, Generation, InstanceId,
-    InstanceUid, Namespace, Pool, Position, Run, SessionId, Timestamp, WorkflowName,
+    InstanceUid, Namespace, Pin, Pool, Position, Run, SessionId, Timestamp, WorkflowName,
     journal::{Entry, Other, ParkCode},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use self::read::HIDDEN;
 use crate::Breach;
 
 /// An instance with its journal.
@@ -29,6 +30,8 @@ pub struct Saved {
     pub run: Run,
     /// The generation whose journal this is.
     pub generation: Generation,
+    /// To which build it is pinned.
+    pub pin: Option<Pin>,
     /// The entries, from the first on.
     pub entries: Vec<Entry>,
     /// The seed is known, so that draws come out as they did.
@@ -51,6 +54,34 @@ struct Instance {
     run: u32,
     #[serde(default = "one")]
     generation: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pin: Option<Pin>,
+}
+
+/// Why a text is not read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unread {
+    /// It is no journal. Names the entry and the field.
+    #[error("{0}")]
+    Wrong(String),
+    /// What the code is to be given is sensitive, and so not in it (rule P44).
+    #[error("{reason}")]
+    Hidden {
+        /// The instance's workflow.
+        workflow: WorkflowName,
+        /// Its id.
+        id: InstanceId,
+        /// To which build it is pinned.
+        pin: Option<Pin>,
+        /// Names the entry and the field.
+        reason: String,
+    },
+}
+
+impl From<String> for Unread {
+    fn from(reason: String) -> Self {
+        Self::Wrong(reason)
+    }
 }
 
 const fn one() -> u32 {
@@ -156,22 +187,33 @@ struct Error {
     data: Option<Box<RawValue>>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     permanent: bool,
+    /// Message and data are not in the export (rule P44).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    sensitive: bool,
 }
 
 impl Saved {
     /// Reads the text; an error names the entry and the field.
-    pub fn read(text: &str) -> Result<Self, String> {
-        let Text { instance, journal } = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    pub fn read(text: &str) -> Result<Self, Unread> {
+        let Text { instance, journal } =
+            serde_json::from_str(text).map_err(|error| Unread::Wrong(error.to_string()))?;
         let seeded = journal.first().is_some_and(|first| first.seed.is_some());
-        let entries = journal.into_iter().map(Line::entry).collect::<Result<Vec<_>, _>>()?;
+        let Instance { namespace, workflow, id, run, generation, pin } = instance;
+        let entries = match journal.into_iter().map(Line::entry).collect::<Result<Vec<_>, _>>() {
+            Ok(entries) => entries,
+            Err(reason) if reason.contains(HIDDEN) => {
+                return Err(Unread::Hidden { workflow, id, pin, reason });
+            }
+            Err(reason) => return Err(Unread::Wrong(reason)),
+        };
         for (entry, position) in entries.iter().zip(1..) {
             if entry.position != Position(position) {
-                return Err(format!("entry {} stands where entry {position} belongs", entry.position));
+                let reason = format!("entry {} stands where entry {position} belongs", entry.position);
+                return Err(Unread::Wrong(reason));
             }
         }
-        let Instance { namespace, workflow, id, run, generation } = instance;
         let (run, generation) = (Run(run), Generation(generation));
-        Ok(Self { namespace, workflow, id, run, generation, entries, seeded })
+        Ok(Self { namespace, workflow, id, run, generation, pin, entries, seeded })
     }
 
     /// Writes the text.
@@ -182,6 +224,7 @@ impl Saved {
             id: self.id.clone(),
             run: self.run.0,
             generation: self.generation.0,
+            pin: self.pin.clone(),
         };
         let journal = self.entries.iter().map(Line::of).collect();
         serde_json::to_string_pretty(&Text { instance, journal }).map_err(|error| error.to_string())

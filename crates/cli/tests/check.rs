@@ -262,3 +262,43 @@ fn p40_a_body_that_panics_or_waits_for_something_else_is_named() {
     assert_eq!(status, ExitCode::from(1), "{said}");
     assert!(said.contains("order/o-0 would break"), "{said}");
 }
+
+/// Neither can be checked, and neither is a break.
+#[test]
+fn p40_p44_what_is_pinned_elsewhere_or_sensitive_is_counted_and_does_not_fail() {
+    let system = Running::new(2);
+    assert_eq!(system.command(&["instances", "pin", "order", "o-0", "--build", "old"]).0, 0);
+    assert_eq!(system.command(&["instances", "export", "journals", "--seeds", "--workflow", "order"]).0, 0);
+    // As a journal looks whose step is sensitive.
+    let file = system.dir.path().join("journals/default/order/o-1.json");
+    let mut saved: Value =
+        serde_json::from_str(&std::fs::read_to_string(&file).expect("it is there")).expect("JSON");
+    let entry = &mut saved["journal"][1];
+    entry["sensitive"] = true.into();
+    entry.as_object_mut().expect("an entry").remove("output").expect("it has one");
+    std::fs::write(&file, saved.to_string()).expect("it is written");
+
+    let (status, said) = system.journals(&code(broken), &["--build", "new"]);
+    assert_eq!(status, ExitCode::SUCCESS, "{said}");
+    assert!(
+        said.contains("order/o-1 cannot be checked\n  entry 2 (attempted): output: it is sensitive"),
+        "{said}"
+    );
+    assert!(said.contains("checked 2 instances against build new: 0 replay, 0 would break"), "{said}");
+    assert!(said.contains("pinned to other builds, and not checked: old (1)"), "{said}");
+    assert!(said.contains("not checked, since what is sensitive is in no journal here: 1"), "{said}");
+    assert_eq!(system.journals(&code(order), &["--build", "new", "--all"]).0, ExitCode::from(1));
+    let (status, said) = system.journals(&code(broken), &["--build", "new", "--pinned"]);
+    assert_eq!(status, ExitCode::from(1), "{said}");
+    assert!(said.contains("order/o-0 would break"), "{said}");
+    assert_eq!(
+        system.journals(&code(broken), &["--build", "old"]).0,
+        ExitCode::from(1),
+        "it is its own build"
+    );
+    let (_, said) = system.journals(&code(order), &["--build", "new", "--json"]);
+    assert!(
+        said.contains(r#""result":"pinned","build":"old""#) && said.contains(r#""result":"hidden""#),
+        "{said}"
+    );
+}

@@ -11,7 +11,7 @@ use std::{
 };
 
 use everstep_engine::{
-    Answer, Input, What,
+    Answer, Input, Status, What,
     mailbox::{EventId, SentEvent},
     start::{MessageKey, NameKey, Start},
 };
@@ -156,10 +156,13 @@ impl Handle {
         let deadline = tokio::time::Instant::now() + within;
         let mut pause = ASK_FIRST;
         loop {
-            let view = self.shared.store.instance(name).await?;
-            let is_over = view.as_ref().is_none_or(|view| view.ended_at.is_some());
-            if is_over || tokio::time::Instant::now() >= deadline {
-                return Ok(view);
+            // What is asked again and again is no more than the status; all of it once.
+            let is_late = tokio::time::Instant::now() >= deadline;
+            if is_late || self.shared.store.status(name).await?.is_none_or(Status::is_ended) {
+                let view = self.shared.store.instance(name).await?;
+                if is_late || view.as_ref().is_none_or(|view| view.ended_at.is_some()) {
+                    return Ok(view);
+                }
             }
             if self.shared.is_stopping() {
                 return Err(Error::Stopping { doing: "wait for an instance's end" });

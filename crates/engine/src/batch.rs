@@ -26,6 +26,7 @@ use crate::{
     effect::{Answer, Change, Decision, Effect},
     head::Head,
     input::{Input, What},
+    letter::DEPTH_MAX,
     mailbox::{KnownEvent, SentEvent},
     place::{Place, Room, Taker},
     rows::{Control, Rows, Subject},
@@ -176,9 +177,8 @@ impl Batch {
             taker: taker.as_ref(),
         };
         let decision = catch_unwind(AssertUnwindSafe(|| decide(head, what, context))).unwrap_or_else(|_| {
-            // A letter that breaks its decision goes back, so that it is not carried for ever.
             if let What::Letter(letter) = what {
-                self.undelivered(letter, &crate::letter::undeliverable());
+                self.unread(letter);
             }
             broken(head, &self.loaded.rows, self.loaded.now)
         });
@@ -195,6 +195,11 @@ impl Batch {
         {
             let failure = letters::too_large(start.input.len() as u64, self.rules.limits.input_bytes);
             return Verdict::Decided(self.undelivered(letter, &failure));
+        }
+        if let Some(letter) = &start.letter
+            && letter.said.depth() > DEPTH_MAX
+        {
+            return Verdict::Decided(self.undelivered(letter, &letters::too_deep()));
         }
         let earlier = start.message.as_ref().and_then(|key| self.loaded.messages.get(key));
         // An earlier input of the batch may have ended it.

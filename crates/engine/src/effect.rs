@@ -81,7 +81,7 @@ pub enum Change {
     Ended(Timestamp),
     /// It is open again.
     EndedNoMore,
-    /// Its journals of runs before this one are removed, soon (rule P36).
+    /// Its journals of runs before this one are removed, soon, and its children of those runs are forgotten (rule P36).
     Cut(Run),
     /// An attribute is set, or removed.
     Attribute(Attribute),

@@ -278,6 +278,8 @@ fn of_report(instance: InstanceUid, report: &Report, needs: &mut Needs) {
     for open in &report.opened {
         if let OpenWait::Event { types, key, .. } = &open.wait {
             needs.unread.extend(types.iter().map(|kind| (instance, kind.clone(), key.clone())));
+        } else if matches!(open.wait, OpenWait::Child(_)) {
+            needs.parents.push(instance);
         }
     }
     for closed in &report.closed {

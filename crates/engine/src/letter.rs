@@ -21,6 +21,9 @@ use crate::{head::Head, mailbox::SentEvent, start::NameKey};
 
 /// How long a child may take to end by itself after a cancel that came of a dropped call.
 pub const CANCEL_WITHIN: Millis = Millis::from_secs(300);
+/// How many children in a row may have been started by each other, attached, below an instance that was not: code that starts itself
+/// without end is stopped there.
+pub const DEPTH_MAX: u32 = 100;
 /// An instance, by its workflow and id, that does not exist.
 pub const NOT_FOUND: &str = "InstanceNotFound";
 /// An instance of that id exists with another input.
@@ -89,6 +92,9 @@ pub enum Said {
         child: Child,
         /// Who starts it, for people.
         parent: Other,
+        /// How many attached children in a row it is the last of.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        depth: u32,
     },
     /// Tell how you end.
     Watch,
@@ -115,7 +121,25 @@ pub enum Said {
     },
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+const fn is_zero(depth: &u32) -> bool {
+    *depth == 0
+}
+
 impl Said {
+    /// How deep a child is that it starts.
+    #[must_use]
+    pub const fn depth(&self) -> u32 {
+        match self {
+            Self::Start { depth, .. } => *depth,
+            Self::Watch
+            | Self::Event(_)
+            | Self::Returned { .. }
+            | Self::Terminate { .. }
+            | Self::Cancel { .. } => 0,
+        }
+    }
+
     /// The number that stores keep for its kind. Never changes.
     #[must_use]
     pub const fn code(&self) -> i16 {
@@ -174,6 +198,8 @@ pub struct ParentRow {
     pub name: Other,
     /// What ends or cancels the parent leaves it alone.
     pub detached: bool,
+    /// How many attached children in a row the instance is the last of.
+    pub depth: u32,
 }
 
 /// What a call that waits for the end of an instance gets.
@@ -221,6 +247,12 @@ pub fn conflict(name: &NameKey) -> Failure {
         CONFLICT,
         format!("instance {id} of workflow {workflow} exists with another input; nothing was started"),
     )
+}
+
+/// The failure of a call by which an instance would wait for itself.
+#[must_use]
+pub fn itself(what: &str) -> Failure {
+    Failure::new(FailureKind::Invalid, format!("an instance cannot {what} itself: it would wait for ever"))
 }
 
 /// A failure under this name, which no retry could change.

@@ -81,7 +81,7 @@ struct Error<'a> {
 
 impl<'a> From<&'a Failure> for Error<'a> {
     fn from(failure: &'a Failure) -> Self {
-        Self { name: &failure.name, message: &failure.message, kind: failure.kind }
+        Self { name: &failure.name, message: failure.shown_message(), kind: failure.kind }
     }
 }
 

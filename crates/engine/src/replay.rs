@@ -293,6 +293,13 @@ impl Replay {
         self.calls.values().any(|made| matches!(made.state, State::Waiting | State::Retrying))
     }
 
+    /// Whether the body has dropped the call of a child: what was started by it is to be given up, also if the body has ended.
+    #[must_use]
+    pub fn gives_children_up(&self) -> bool {
+        let given_up = |made: &Made| made.state == State::Dropped && matches!(made.asked, Asked::Child(_));
+        self.any_dropped && self.calls.values().any(given_up)
+    }
+
     /// Feeds the entry at the next position. An error is the reason to park the instance (rule P41).
     pub fn feed(&mut self, entry: &Entry) -> Result<Fed, Parked> {
         if entry.position != self.position.next() {

@@ -5,7 +5,7 @@ mod support;
 
 use everstep_engine::{
     Answer, Input, Status, What,
-    letter::{Letter, Said},
+    letter::{DEPTH_MAX, Letter, Said},
     rows::{Subject, WaitKind},
 };
 use everstep_protocol::{
@@ -108,6 +108,17 @@ fn p36_a_parent_waits_for_its_child_and_holds_nothing() {
     assert_eq!(returned(&store), [("c".to_owned(), Ok("7".to_owned()))]);
     assert_eq!((store.state(), store.head().waits), ("ready", 0));
     assert!(store.tables.mailbox.is_empty());
+}
+
+#[test]
+fn p44_what_is_sensitive_in_a_child_is_so_for_its_parent() {
+    let mut store = family(|_| {});
+    end_child(&mut store, End::Errored(error("no hunter2").of_sensitive(true)));
+    store.carry(CHILD..);
+    let Fact::Returned(returned) = &store.tables.journal[&uid(PARENT)].last().unwrap().fact else { panic!() };
+    let Outcome::Failed { failure, .. } = &returned.outcome else { panic!("{returned:?}") };
+    assert!(failure.sensitive && failure.message.contains("hunter2"), "it is real for the code");
+    assert!(!format!("{returned:?}").contains("hunter2"));
 }
 
 /// How a child ends, and what the call gets.
@@ -476,4 +487,88 @@ fn w22_a_letter_to_somebody_who_was_deleted_goes_back() {
     store.batch(&mail);
     store.carry(CHILD..);
     assert_eq!(returned(&store), [("fulfil/o".to_owned(), Err("InstanceNotFound".to_owned()))]);
+}
+
+/// A worker that is not ours may ask for it: nobody waits for himself.
+#[test]
+fn p36_an_instance_is_not_its_own_child_and_does_not_await_itself() {
+    for (call, wait) in [
+        (child_call("me"), OpenWait::Child(Child { id: "i".parse().unwrap(), ..child("i") })),
+        (result_call("i"), OpenWait::Instance(other("i"))),
+    ] {
+        let mut store = Store::held();
+        assert_eq!(store.head().id.as_str(), "i");
+        calls(&mut store, vec![(call, wait)]);
+        store.carry(CHILD..);
+        let Fact::Returned(returned) = &store.tables.journal[&uid(PARENT)].last().unwrap().fact else {
+            panic!()
+        };
+        let Outcome::Failed { failure, .. } = &returned.outcome else { panic!("{returned:?}") };
+        assert_eq!(failure.kind, FailureKind::Invalid, "{failure}");
+        assert!(failure.message.contains("itself"), "{failure}");
+        assert!(store.tables.watchers.is_empty());
+    }
+}
+
+/// The child of a child, and so on.
+#[test]
+fn p36_a_chain_of_children_is_bounded_and_a_detached_one_begins_anew() {
+    let mut store = family(|_| {});
+    assert_eq!(store.tables.parents[&uid(CHILD)].depth, 1);
+    for (depth, detached, expected) in [
+        (DEPTH_MAX - 1, false, Ok(DEPTH_MAX)),
+        (DEPTH_MAX, false, Err("LimitReached")),
+        (DEPTH_MAX, true, Ok(0)),
+    ] {
+        let mut store = family(|_| {});
+        store.tables.parents.get_mut(&uid(CHILD)).unwrap().depth = depth;
+        store.batch(&[on(uid(CHILD), What::Claim { session: S2, have: None })]);
+        let mut report = report(uid(CHILD), 1, 1, 1);
+        let below = Child { detached, ..child("below") };
+        report.opened = vec![open(&child_call("below"), OpenWait::Child(below))];
+        report.then = Then::Suspend;
+        store.batch(&[on(uid(CHILD), reported(S2, report))]);
+        store.carry(20..);
+        let born = store.tables.parents.get(&uid(20)).map(|parent| parent.depth);
+        let refused = match &store.tables.journal[&uid(CHILD)].last().unwrap().fact {
+            Fact::Returned(returned) => match &returned.outcome {
+                Outcome::Failed { failure, .. } => Some(failure.name.clone()),
+                Outcome::Succeeded(_) => None,
+            },
+            _ => None,
+        };
+        assert_eq!(born.ok_or(refused.as_deref().unwrap_or_default()), expected);
+    }
+    store.carry(20..);
+}
+
+/// What a loop leaves behind does not grow.
+#[test]
+fn p36_children_and_waits_of_generations_before_the_last_are_forgotten() {
+    let mut store = Store::held();
+    store.start(start(5, "o", 1));
+    for n in 0..4_u8 {
+        let made = [
+            (child_call("c"), OpenWait::Child(child(&format!("c-{n}")))),
+            (result_call("o"), OpenWait::Instance(other("o"))),
+        ];
+        let opened: Vec<_> = made.iter().map(|(call, wait)| open(call, wait.clone())).collect();
+        store.report(|report| report.opened = opened);
+        store.carry(CHILD + 10 * u128::from(n)..);
+        assert_eq!(store.tables.watchers.iter().filter(|(watched, _)| *watched == uid(5)).count(), 1);
+        store.report(|report| report.then = Then::Again(again(n)));
+        assert_eq!(store.tell(What::Claim { session: S1, have: None }).answer(), Answer::Granted);
+    }
+    let runs: Vec<u32> = store
+        .tables
+        .children
+        .keys()
+        .filter(|(parent, _)| *parent == uid(PARENT))
+        .map(|(_, (run, _))| run.0)
+        .collect();
+    assert_eq!(runs, [4], "the last that has ended");
+    // Nor does what is done to this generation reach the children of those before.
+    store.tell(terminate("t"));
+    let ended = store.tables.mailbox.values().filter(|letter| matches!(letter.said, Said::Terminate { .. }));
+    assert_eq!(ended.count(), 0);
 }

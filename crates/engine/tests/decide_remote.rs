@@ -11,8 +11,8 @@ use everstep_engine::{
     rows::Subject,
 };
 use everstep_protocol::{
-    Attempt, Call, Epoch, FailureKind, Millis, Policy,
-    journal::{Fact, Outcome},
+    Attempt, Call, Epoch, FailureKind, Millis, Policy, Position, Run,
+    journal::{End, Fact, Marks, Outcome, Remote},
     message::{AttemptOutcome, CoordinatorItem, OpenWait, StepGrant, Then},
     policy::{Backoff, Limit},
 };
@@ -362,4 +362,26 @@ fn p05_what_a_remote_attempt_told_is_given_to_the_next() {
         let out = store.tell(claim());
         assert_eq!((grant(&out.effects).attempt, &grant(&out.effects).progress), (Attempt(5), &given));
     }
+}
+
+#[test]
+fn p44_what_fails_in_a_sensitive_remote_step_is_sensitive_and_the_world_is_not_told() {
+    let mut store = Store::held();
+    let marks = Marks { sensitive: true, ..Marks::default() };
+    store.report(|report| {
+        let policy = Policy { limit: Limit::Times(0), ..Policy::default() };
+        report.opened = vec![open(&img(), OpenWait::Remote(Remote { marks, ..remote(policy) }))];
+    });
+    store.tell(claim());
+    // Whoever ran it does not know that it is.
+    let failure = error("no hunter2");
+    store.tell(done(1, AttemptOutcome::Failed { failure, retry_in: None }));
+    let Outcome::Failed { failure, retry_at: None } = last_outcome(&store) else { panic!() };
+    assert!(failure.sensitive && failure.message.contains("hunter2"), "it is real for the code");
+    store.report(|report| {
+        report.seen = Position(4);
+        report.then = Then::End(End::Errored(failure.clone()));
+    });
+    let told = &store.tables.outbox[&(uid(1), Run(1))].body();
+    assert!(told.contains(r#""name":"Error""#) && !told.contains("hunter2"), "{told}");
 }

@@ -32,8 +32,13 @@ pub enum FailureKind {
     Cancelled,
 }
 
+/// What is shown in place of a message that nobody but the code may see.
+const HIDDEN: &str = "hidden, since it came of a step that is marked sensitive";
+
 /// A recorded failure. Name and message reach the journal and the instance's error unchanged (rule P13).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+///
+/// Displayed, also for debugging, it says no more than [`shown`](Self::shown).
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     /// What kind of failure it was.
     pub kind: FailureKind,
@@ -50,6 +55,10 @@ pub struct Failure {
     /// The code asked for the next attempt after this time (rule P12).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<Millis>,
+    /// It came of a step that is marked sensitive: message and data are for the code alone, wherever the code hands it on as it
+    /// is (rule P44).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sensitive: bool,
 }
 
 impl Failure {
@@ -75,7 +84,34 @@ impl Failure {
             data: None,
             permanent: kind.is_permanent(),
             retry_after: None,
+            sensitive: false,
         }
+    }
+
+    /// The same, of a step that is sensitive or not. What was sensitive before stays so.
+    #[must_use]
+    pub fn of_sensitive(mut self, sensitive: bool) -> Self {
+        self.sensitive |= sensitive;
+        self
+    }
+
+    /// Its message as anybody may see it.
+    #[must_use]
+    pub fn shown_message(&self) -> &str {
+        if self.sensitive { HIDDEN } else { &self.message }
+    }
+
+    /// Its data as anybody may see it.
+    #[must_use]
+    pub fn shown_data(&self) -> Option<&Payload> {
+        self.data.as_ref().filter(|_| !self.sensitive)
+    }
+
+    /// As it stands in views, exports and messages to the world (rule P44): kind and name are never hidden.
+    #[must_use]
+    pub fn shown(&self) -> Self {
+        let (message, data) = (self.shown_message().to_owned(), self.shown_data().cloned());
+        Self { message, data, name: self.name.clone(), ..*self }
     }
 }
 
@@ -111,6 +147,40 @@ impl FailureKind {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.name, self.message)
+        write!(f, "{}: {}", self.name, self.shown_message())
+    }
+}
+
+impl fmt::Debug for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, name, message: _, data: _, permanent, retry_after, sensitive } = self;
+        f.debug_struct("Failure")
+            .field("kind", kind)
+            .field("name", name)
+            .field("message", &self.shown_message())
+            .field("data", &self.shown_data())
+            .field("permanent", permanent)
+            .field("retry_after", retry_after)
+            .field("sensitive", sensitive)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p44_a_sensitive_failure_is_displayed_without_its_message_and_data() {
+        let data = Some(Payload::from_text(r#""hunter2""#).unwrap());
+        let failure = Failure { data, ..Failure::new(FailureKind::Error, "bad token hunter2") };
+        assert_eq!(failure.to_string(), "Error: bad token hunter2");
+        assert_eq!(failure.shown(), failure);
+        let failure = failure.of_sensitive(true).of_sensitive(false);
+        assert!(failure.sensitive && failure.message.contains("hunter2"), "it is real for the code");
+        for text in [format!("{failure}"), format!("{failure:?}"), format!("{:?}", failure.shown())] {
+            assert!(text.contains("Error") && !text.contains("hunter2"), "{text}");
+        }
+        assert_eq!((failure.shown().kind, failure.shown().data), (FailureKind::Error, None));
     }
 }

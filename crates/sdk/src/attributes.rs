@@ -21,20 +21,20 @@ pub(crate) struct Shown {
     pub(crate) changed: BTreeMap<AttributeName, Option<AttributeValue>>,
 }
 
-impl Shown {
-    pub(crate) fn publish(&mut self, state: &impl Serialize) -> Result<(), Error> {
-        let state = Payload::encode(state).map_err(|error| {
-            Error::permanent(format!("publishing the state: {error}")).of_kind(FailureKind::Unserialisable)
-        })?;
-        if state.len() > STATE_BYTES {
-            let bytes = state.len();
-            let message = format!("the published state is {bytes} bytes of JSON, the limit is {STATE_BYTES}");
-            return Err(Error::permanent(message).of_kind(FailureKind::TooLarge));
-        }
-        self.state = Some(state);
-        Ok(())
+/// A state as it is published.
+pub(crate) fn shown_state(state: &impl Serialize) -> Result<Payload, Error> {
+    let state = Payload::encode(state).map_err(|error| {
+        Error::permanent(format!("publishing the state: {error}")).of_kind(FailureKind::Unserialisable)
+    })?;
+    if state.len() > STATE_BYTES {
+        let bytes = state.len();
+        let message = format!("the published state is {bytes} bytes of JSON, the limit is {STATE_BYTES}");
+        return Err(Error::permanent(message).of_kind(FailureKind::TooLarge));
     }
+    Ok(state)
+}
 
+impl Shown {
     pub(crate) fn set(
         &mut self,
         name: &str,

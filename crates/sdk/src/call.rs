@@ -32,9 +32,11 @@ macro_rules! any_step {
                 self.compensate_with($crate::Compensation::new(function))
             }
 
-            /// Its output is shown to nobody (rule P44): no view, log, journal on a screen or export has it, nor the data of its error. The
-            /// code gets it as it is, in every replay, and so does its compensation; it is stored. The input is not hidden, and what the
-            /// code makes of the output is its own business: mark the steps that hand it on too.
+            /// Its output is shown to nobody (rule P44): no view, log, journal on a screen or export has it, nor the message and data of
+            /// its error, also where the workflow hands that on as it is: to its own end, to its parent. The same holds for what its
+            /// compensation gives. The code gets all of it as it is, in every replay; it is stored. The input is not hidden, and what
+            /// the code makes of output and error is its own business: mark the steps that hand it on too, and do not put
+            /// [`message`]($crate::Error::message) into an error of your own (one that is displayed is without it).
             pub fn sensitive(mut self) -> Self {
                 self.sensitive = true;
                 self.pending.hide();

@@ -111,7 +111,8 @@ impl Error {
     }
 
     fn spoiled(self, kind: FailureKind, what: &str, reason: impl fmt::Display) -> Self {
-        Self(Box::new(Failure::new(kind, format!("{what}: {reason}; the error was {self}"))))
+        let failure = Failure::new(kind, format!("{what}: {reason}; the error was {self}"));
+        Self(Box::new(failure.of_sensitive(self.0.sensitive)))
     }
 
     /// The recorded form as an error.
@@ -132,7 +133,7 @@ impl Error {
         &self.0.name
     }
 
-    /// Its message; may be empty.
+    /// Its message; may be empty. That of a step that is marked sensitive is given here and nowhere else (rule P44).
     #[must_use]
     pub fn message(&self) -> &str {
         &self.0.message
@@ -164,6 +165,12 @@ impl Error {
         self.0.permanent
     }
 
+    /// It came of a step that is marked sensitive (rule P44): it is displayed without its message, by you too.
+    #[must_use]
+    pub fn is_sensitive(&self) -> bool {
+        self.0.sensitive
+    }
+
     /// The attached data; none if there is none or if it does not fit the type.
     #[must_use]
     pub fn data<T: DeserializeOwned>(&self) -> Option<T> {
@@ -189,7 +196,7 @@ impl AsRef<Failure> for Error {
     }
 }
 
-/// `Name: message`.
+/// `Name: message`; the message of a step that is marked sensitive is left out.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.message.is_empty() { f.write_str(&self.0.name) } else { self.0.fmt(f) }

@@ -282,11 +282,26 @@ impl Host {
     /// destructor stays in here.
     pub fn discard(&self, body: Body) {
         self.shared.waker.close();
+        let compensations = self.shared.lock().saga.take();
         let _turn = Turn::begin(self.shared.token, Act::Tend);
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(body))) {
-            let message = panic_message(panic.as_ref());
-            tracing::warn!(instance = %self.shared.info.id, message, "a destructor of the workflow's body panicked");
+        // What they hold is the user's, and must not be dropped later, where a panic would be the worker's own.
+        for dropped in [catch_drop(body), catch_drop(compensations)] {
+            if let Err(message) = dropped {
+                tracing::warn!(instance = %self.shared.info.id, message, "a destructor of the workflow's body panicked");
+            }
         }
+    }
+
+    /// The most bytes of JSON that a generation may begin with: a body that asks for more fails (rule P4). Default: that of
+    /// [`Limits`](everstep_protocol::limits::Limits).
+    pub fn limit_input(&self, bytes: u64) {
+        self.shared.limit_input(bytes);
+    }
+
+    /// Whether the user's function was thrown away by [`interrupt`](Self::interrupt): one that had ended before was not.
+    #[must_use]
+    pub fn is_interrupted(&self) -> bool {
+        self.shared.lock().saga.thrown_away
     }
 
     /// The attributes that the instance has before its first poll.
@@ -327,6 +342,11 @@ impl fmt::Debug for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Host").field("info", &self.shared.info).finish_non_exhaustive()
     }
+}
+
+/// Drops something of the user's; an error says how that panicked.
+fn catch_drop<T>(dropped: T) -> Result<(), String> {
+    catch_unwind(AssertUnwindSafe(|| drop(dropped))).map_err(|panic| panic_message(panic.as_ref()))
 }
 
 /// What a panic says, as it is recorded.

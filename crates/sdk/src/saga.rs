@@ -178,13 +178,16 @@ pub(crate) struct Saga {
     registered: std::collections::BTreeMap<u64, Registered>,
     /// The body is to be thrown away where it stands.
     pub(crate) interrupted: bool,
+    /// It was.
+    pub(crate) thrown_away: bool,
     /// Compensations run also if the body ends with a cancel.
     pub(crate) on_cancel: bool,
     /// How the compensations ended, once they are over.
     pub(crate) over: Option<Vec<Undone>>,
 }
 
-struct Registered {
+/// A step that has a compensation.
+pub(crate) struct Registered {
     call: Call,
     /// What the body had seen when the call began.
     begun_at: Position,
@@ -203,6 +206,8 @@ pub(crate) struct Planned {
     pub(crate) delay: Option<DelayFn>,
     pub(crate) run: StepFn,
     pub(crate) stop: bool,
+    /// The step is sensitive, and so is what its compensation gives.
+    pub(crate) hidden: bool,
 }
 
 impl Saga {
@@ -229,18 +234,24 @@ impl Saga {
         }
     }
 
-    /// The body has dropped a call without an outcome. Where it has seen nothing since the call began, nothing of it has run.
-    pub(crate) fn dropped(&mut self, number: u64, seen: Position) {
-        if self.registered.get(&number).is_some_and(|registered| registered.begun_at == seen) {
-            self.registered.remove(&number);
-        }
+    /// The body has dropped a call without an outcome. Where it has seen nothing since the call began, nothing of it has run, and
+    /// what is given out is not to run either: dropping it is code of the user's, not for under the lock.
+    #[must_use]
+    pub(crate) fn dropped(&mut self, number: u64, seen: Position) -> Option<Registered> {
+        let began_now = self.registered.get(&number).is_some_and(|registered| registered.begun_at == seen);
+        if began_now { self.registered.remove(&number) } else { None }
     }
 
-    /// What is to run, last call first; nothing is registered afterwards.
-    pub(crate) fn plan(&mut self) -> Vec<Planned> {
-        let registered = std::mem::take(&mut self.registered);
-        registered.into_values().rev().map(Registered::plan).collect()
+    /// All that is registered; nothing is afterwards.
+    #[must_use]
+    pub(crate) fn take(&mut self) -> Vec<Registered> {
+        std::mem::take(&mut self.registered).into_values().collect()
     }
+}
+
+/// What is to run, last call first. It runs code of the user's, so never under the lock.
+pub(crate) fn plan(registered: Vec<Registered>) -> Vec<Planned> {
+    registered.into_iter().rev().map(Registered::plan).collect()
 }
 
 impl Registered {
@@ -248,7 +259,8 @@ impl Registered {
         let Self { call, input, recipe, hidden, outcome, .. } = self;
         let outcome = match outcome {
             Some(Ok(output)) => format!(r#"{{"completed":{}}}"#, output.as_str()),
-            Some(Err(failure)) => match Payload::encode(&failure) {
+            // When to try again is over, and no export tells it.
+            Some(Err(failure)) => match Payload::encode(&Failure { retry_after: None, ..failure }) {
                 Ok(failure) => format!(r#"{{"failed":{}}}"#, failure.as_str()),
                 Err(_) => r#""unknown""#.to_owned(),
             },
@@ -264,6 +276,7 @@ impl Registered {
             policy: recipe.retry.policy(recipe.timeout),
             delay: recipe.retry.function().cloned(),
             stop: recipe.stop,
+            hidden,
         }
     }
 }

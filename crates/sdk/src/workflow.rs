@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
+use crate::attributes::shown_state;
 use crate::call::{
     ChildCall, EventCall, EventsCall, Instance, IntoTimestamp, Patched, Pending, RemoteCall, RemoteCalls,
     Sleep, StepCall, TYPES_MAX,
@@ -479,7 +480,10 @@ impl Workflow {
     /// Outside the workflow function.
     pub fn publish(&self, state: &impl Serialize) -> Result<(), Error> {
         self.must_be_polling("publish");
-        self.shared.lock().shown.publish(state)
+        // Encoded before the lock is taken: that is code of the user's.
+        let state = shown_state(state)?;
+        self.shared.lock().shown.state = Some(state);
+        Ok(())
     }
 
     /// Sets an attribute, by which this instance can be found in lists (rule P37): a name of 1 to 64 of `A-Z a-z 0-9 _ - .`, and a
@@ -500,7 +504,8 @@ impl Workflow {
     /// Outside the workflow function.
     pub fn set_attribute(&self, name: impl AsRef<str>, value: impl IntoAttribute) -> Result<(), Error> {
         self.must_be_polling("set_attribute");
-        self.shared.lock().shown.set(name.as_ref(), value.into_attribute())
+        let (name, value) = (name.as_ref(), value.into_attribute());
+        self.shared.lock().shown.set(name, value)
     }
 
     /// Removes an attribute; one that is not set is removed already.
@@ -512,7 +517,8 @@ impl Workflow {
     /// Outside the workflow function.
     pub fn remove_attribute(&self, name: impl AsRef<str>) -> Result<(), Error> {
         self.must_be_polling("remove_attribute");
-        self.shared.lock().shown.remove(name.as_ref())
+        let name = name.as_ref();
+        self.shared.lock().shown.remove(name)
     }
 
     /// An attribute as the start or this workflow set it last; none if it is not set or of another type.
@@ -522,9 +528,8 @@ impl Workflow {
     #[must_use]
     pub fn attribute<T: DeserializeOwned>(&self, name: impl AsRef<str>) -> Option<T> {
         self.must_be_polling("attribute");
-        let state = self.shared.lock();
-        let value = state.shown.attributes.get(name.as_ref())?.as_json().to_owned();
-        drop(state);
+        let name = name.as_ref();
+        let value = self.shared.lock().shown.attributes.get(name)?.as_json().to_owned();
         Payload::from_trusted(value).decode().ok()
     }
 

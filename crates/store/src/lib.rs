@@ -26,7 +26,7 @@ use std::collections::HashMap;
 
 use async_trait::async_trait;
 use everstep_engine::{
-    Writes,
+    Status, Writes,
     account::Kept,
     batch::Loaded,
     letter::Letter,
@@ -352,6 +352,9 @@ pub trait Records: Send + Sync + std::fmt::Debug + 'static {
 pub trait Views: Send + Sync + std::fmt::Debug + 'static {
     /// One instance.
     async fn instance(&self, name: &NameKey) -> Result<Option<InstanceView>, Error>;
+
+    /// The status that is stored of an instance: open, or how it has ended. For whoever asks again and again.
+    async fn status(&self, name: &NameKey) -> Result<Option<Status>, Error>;
 
     /// Instances, newest first.
     async fn instances(&self, filter: &Filter, cursor: Option<&Cursor>, limit: u32) -> Result<Page, Error>;

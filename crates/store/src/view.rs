@@ -10,7 +10,7 @@ use everstep_engine::{
 use everstep_protocol::{
     Attribute, BuildName, Call, CallHash, Epoch, EventType, Generation, InstanceId, InstanceUid, Namespace,
     Payload, Pin, Position, Run, SessionId, Timestamp, WorkflowName,
-    journal::{End, Other, Parked},
+    journal::{Compensated, End, Other, Parked},
 };
 
 /// An open wait.
@@ -105,6 +105,8 @@ pub struct InstanceView {
     pub parked: Option<(Timestamp, Parked)>,
     /// How it ended.
     pub end: Option<End>,
+    /// How its compensations ended, where it has ended after some (rule P39).
+    pub compensated: Option<Compensated>,
     /// What it can be found by (rule P37).
     pub attributes: Vec<Attribute>,
     /// What its workflow has published last, and when that was reported; not in lists.
@@ -113,7 +115,7 @@ pub struct InstanceView {
     pub parent: Option<ParentRow>,
     /// Its children, at most 100, those that may be open first; `children_total` counts all. Not in lists.
     pub children: Vec<ChildView>,
-    /// How many children it has started.
+    /// How many children it has started, without those of generations before the last.
     pub children_total: u64,
 }
 

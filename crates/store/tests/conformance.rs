@@ -94,6 +94,7 @@ suites! {
         w22_an_end_tells_everybody_who_waits_for_it,
         p30_a_cascade_reaches_attached_children_of_its_run,
         p36_parent_and_children_are_shown,
+        p36_children_and_waits_of_earlier_generations_are_forgotten,
         p32_a_deleted_instance_leaves_no_ties,
     },
     names::{
@@ -156,6 +157,7 @@ suites! {
         p40_what_is_open_is_listed_and_nothing_else,
         p40_what_is_open_and_of_a_status_is_both,
         p33_lists_say_how_each_has_ended_if_asked,
+        p39_how_compensations_ended_is_in_the_view,
         pages_are_not_shifted_by_new_instances,
         p35_a_workflow_is_served_while_a_session_lives,
         waits_are_shown_earliest_first,

@@ -289,7 +289,7 @@ INSERT INTO journal_cut SELECT id, 1 FROM instance;
 INSERT INTO mailbox (written_at, caller, run, kind, call, namespace, workflow, name, body)
     SELECT 1, id, 1, 1, decode(repeat('03', 16), 'hex'), namespace, workflow, name, '\x00' FROM instance;
 INSERT INTO child SELECT id, 1, false, false, decode(repeat('03', 16), 'hex'), namespace, workflow, name FROM instance;
-INSERT INTO parent SELECT id, id, 1, false, decode(repeat('03', 16), 'hex'), workflow, name FROM instance;
+INSERT INTO parent SELECT id, id, 1, 1, false, decode(repeat('03', 16), 'hex'), workflow, name FROM instance;
 INSERT INTO watcher SELECT id, id, 1, decode(repeat('03', 16), 'hex') FROM instance;
 INSERT INTO outbox SELECT id, created_at, 1, 'k', 'm', '{}' FROM instance;
 ";

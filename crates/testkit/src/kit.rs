@@ -385,6 +385,7 @@ impl Kit {
             id: view.id.clone(),
             run: view.run,
             generation: view.generation,
+            pin: view.pin.clone(),
             entries: self.system.journal(view).await?,
             seeded: true,
         })

@@ -124,7 +124,7 @@ impl System {
         if runnable || stir.letters > 0 || served || (stir.held > 0 && !only_hangs) {
             return Ok(Motion::Busy(running.busy));
         }
-        let next = [self.next_due().await?, hang_until].into_iter().flatten().min();
+        let next = [self.next_due().await?, hang_until, stir.deadline].into_iter().flatten().min();
         Ok(match next {
             Some(next) if next <= now => Motion::Busy(running.busy),
             Some(next) => Motion::Until(next),

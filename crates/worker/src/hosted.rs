@@ -81,7 +81,7 @@ pub struct Hosted {
     /// The instance was cancelled, as the body knows.
     cancelled: Option<Cancelled>,
     /// It is to end with a rollback, as the body knows.
-    rollback: Option<Rollback>,
+    rollback: Option<Asked>,
     /// How its compensations ended.
     compensated: Option<Compensated>,
     /// The keys of the steps that have a compensation.
@@ -110,6 +110,14 @@ impl Used {
             self.bytes = self.bytes.saturating_add(bytes);
         }
     }
+}
+
+/// A rollback that somebody asks for.
+#[derive(Clone, Debug)]
+struct Asked {
+    rollback: Rollback,
+    /// The body was thrown away for it: it had not ended by itself before.
+    thrown_away: bool,
 }
 
 /// What replay said may run and was not acted on yet.

@@ -11,6 +11,9 @@ use serde_json::value::RawValue;
 
 use super::{Error, Line};
 
+/// Why what a step gave cannot be read (rule P44).
+pub(crate) const HIDDEN: &str = "it is sensitive and not in the export, put another value of its type there";
+
 impl Line {
     pub(super) fn entry(self) -> Result<Entry, String> {
         let (position, kind) = (self.position, self.kind.clone());
@@ -71,10 +74,15 @@ impl Line {
     fn outcome(&mut self) -> Result<Outcome, String> {
         Ok(match need("outcome", self.outcome.take())?.as_str() {
             "succeeded" => Outcome::Succeeded(self.output()?),
-            "failed" => Outcome::Failed {
-                failure: need("error", self.error.take())?.failure()?,
-                retry_at: self.retry_at.take().map(|at| moment("retry_at", &at)).transpose()?,
-            },
+            "failed" => {
+                let retry_at = self.retry_at.take().map(|at| moment("retry_at", &at)).transpose()?;
+                let failure = need("error", self.error.take())?.failure()?;
+                // The code has seen it, and so has the compensation, whose input it is.
+                if failure.sensitive && retry_at.is_none() {
+                    return Err(format!("error: {HIDDEN}, and take its \"sensitive\" away"));
+                }
+                Outcome::Failed { failure, retry_at }
+            }
             other => return Err(format!("outcome: {other:?} is not known")),
         })
     }
@@ -148,13 +156,10 @@ impl Line {
         Marks { compensated, sensitive, reused }
     }
 
-    /// A sensitive output is in no export: a test that needs one puts a stand-in there.
+    /// What is sensitive is in no export: a test that needs it puts a stand-in there.
     pub(super) fn output(&self) -> Result<Payload, String> {
         match &self.output {
-            None if self.sensitive => {
-                Err("output: it is sensitive and not in the export, put another value of its type there"
-                    .to_owned())
-            }
+            None if self.sensitive => Err(format!("output: {HIDDEN}")),
             output => payload(need("output", output.as_ref())?),
         }
     }
@@ -193,6 +198,7 @@ impl Error {
             data: self.data.as_deref().map(payload).transpose()?,
             permanent: self.permanent,
             retry_after: None,
+            sensitive: self.sensitive,
         })
     }
 }

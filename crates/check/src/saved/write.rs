@@ -78,7 +78,7 @@ impl Line {
             }
             Outcome::Failed { failure, retry_at } => Self {
                 outcome: Some("failed".to_owned()),
-                error: Some(if sensitive { Error::redacted(failure) } else { Error::of(failure) }),
+                error: Some(Error::of(&failure.clone().of_sensitive(sensitive))),
                 retry_at: retry_at.map(|at| at.to_string()),
                 ..self
             },
@@ -156,18 +156,14 @@ impl Line {
 }
 
 impl Error {
-    /// That of a step whose output is sensitive.
-    fn redacted(failure: &Failure) -> Self {
-        Self { data: None, ..Self::of(failure) }
-    }
-
     pub(super) fn of(failure: &Failure) -> Self {
         Self {
             kind: failure.kind,
             name: failure.name.clone(),
-            message: failure.message.clone(),
-            data: failure.data.as_ref().map(raw),
+            message: failure.shown_message().to_owned(),
+            data: failure.shown_data().map(raw),
             permanent: failure.permanent,
+            sensitive: failure.sensitive,
         }
     }
 }

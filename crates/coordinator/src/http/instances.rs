@@ -10,13 +10,11 @@ use axum::{
 };
 use everstep_engine::start::{MessageKey, NameKey};
 use everstep_protocol::{
-    Attribute, Fingerprint, InstanceId, InstanceUid, Millis, Namespace, Payload, Pin, Position, WorkflowName,
+    Attribute, Fingerprint, InstanceId, InstanceUid, Millis, Namespace, Payload, Pin, WorkflowName,
     duration::IntoMillis,
-    journal::{End, Entry, Fact},
-    limits::PART_BYTES,
     start::{Retention, StartOutcome, StartReply},
 };
-use everstep_store::{Cursor, Filter, InstanceView, Range, StatusWord};
+use everstep_store::{Cursor, Filter, StatusWord};
 use serde::Deserialize;
 use serde_json::{json, value::RawValue};
 
@@ -143,7 +141,7 @@ async fn started(handle: &Handle, status: StatusCode, name: NameKey) -> Result<R
 /// The instance after something was done to it; its name alone if it cannot be read now.
 pub(super) async fn done(handle: &Handle, name: &NameKey) -> Response {
     if let Ok(Some(view)) = handle.store().instance(name).await {
-        return Json(shown(handle, view).await).into_response();
+        return Json(Instance::from(view)).into_response();
     }
     Json(json!({"namespace": name.namespace, "workflow": name.workflow, "id": name.id})).into_response()
 }
@@ -162,7 +160,7 @@ pub(super) async fn get(
 ) -> Result<Json<Instance>, Refusal> {
     let within = query.wait.as_deref().map_or(Ok(Millis::ZERO), read_wait)?;
     let view = handle.ended(&name, within.to_std()).await.map_err(Refusal::Engine)?;
-    Ok(Json(shown(&handle, view.ok_or_else(|| not_found(&name))?).await))
+    Ok(Json(Instance::from(view.ok_or_else(|| not_found(&name))?)))
 }
 
 fn read_wait(text: &str) -> Result<Millis, Refusal> {
@@ -171,23 +169,6 @@ fn read_wait(text: &str) -> Result<Millis, Refusal> {
         return Err(Refusal::Query(format!("wait {wait} is refused, it must be at most {WAIT_MAX}")));
     }
     Ok(wait)
-}
-
-/// An instance, with how its compensations ended where there were any: the entry before its end says so (rule P39). What cannot be
-/// read now is left out.
-async fn shown(handle: &Handle, view: InstanceView) -> Instance {
-    let failed = matches!(view.end, Some(End::Errored(_) | End::Terminated { .. } | End::Cancelled { .. }));
-    let after = view.position.0.checked_sub(2).filter(|_| failed);
-    let range = after.map(|after| Range { uid: view.uid, run: view.run, after: Position(after) });
-    let mut instance = Instance::from(view);
-    if let Some(range) = range
-        && let Ok(mut parts) = handle.store().journal(vec![range], PART_BYTES).await
-        && let Some(Entry { fact: Fact::Compensated(compensated), .. }) =
-            parts.pop().and_then(|part| part.into_iter().next())
-    {
-        instance.compensated(compensated);
-    }
-    instance
 }
 
 /// There is no instance of this name.

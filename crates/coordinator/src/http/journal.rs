@@ -278,7 +278,7 @@ impl EntryView {
             }
             Outcome::Failed { failure, retry_at } => Self {
                 outcome: Some("failed"),
-                error: Some(if sensitive { Error::redacted(failure) } else { Error::from(failure) }),
+                error: Some(Error::from(failure.of_sensitive(sensitive))),
                 retry_at: retry_at.map(time),
                 ..self
             },
@@ -411,11 +411,33 @@ mod tests {
         };
         let failure = everstep_protocol::Failure {
             data: Some(secret()),
-            ..everstep_protocol::Failure::new(everstep_protocol::FailureKind::Error, "busy")
+            ..everstep_protocol::Failure::new(everstep_protocol::FailureKind::Error, "no hunter2")
+        };
+        let passed_on = || failure.clone().of_sensitive(true);
+        let rollback = everstep_protocol::Call {
+            kind: everstep_protocol::CallKind::Rollback,
+            name: everstep_protocol::CallName::new("rollback").unwrap(),
+            count: 1,
+        };
+        let undone = everstep_protocol::journal::Undone {
+            call: call.clone(),
+            end: everstep_protocol::journal::UndoneEnd::Failed(passed_on()),
         };
         let facts = [
             attempted(Outcome::Succeeded(secret())),
-            attempted(Outcome::Failed { failure, retry_at: None }),
+            attempted(Outcome::Failed { failure: failure.clone(), retry_at: None }),
+            Fact::Ended(End::Errored(passed_on())),
+            Fact::Returned(everstep_protocol::journal::Returned {
+                call: call.clone(),
+                outcome: Outcome::Failed { failure: passed_on(), retry_at: None },
+            }),
+            Fact::Compensating(everstep_protocol::journal::Compensating {
+                call: rollback,
+                called_after: Position(2),
+                failure: Some(passed_on()),
+                steps: 1,
+            }),
+            Fact::Compensated(everstep_protocol::journal::Compensated { steps: vec![undone], more: 0 }),
             Fact::Reusable(everstep_protocol::journal::Reusable {
                 call: call.clone(),
                 key,

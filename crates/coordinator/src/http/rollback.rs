@@ -35,8 +35,11 @@ pub(super) struct UndoneView {
 }
 
 impl RollbackView {
-    /// Of an open instance whose body is over, or to be stopped.
+    /// Of an instance whose body is over, or to be stopped, or which has ended after its compensations.
     pub(super) fn of(view: &InstanceView) -> Option<Self> {
+        if let Some(compensated) = &view.compensated {
+            return Some(Self::over(compensated.clone()));
+        }
         let since = view.control.compensating_at.map(time)?;
         Some(Self { state: "compensating", since: Some(since), compensations: Vec::new(), more: 0 })
     }

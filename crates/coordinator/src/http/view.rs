@@ -3,7 +3,7 @@
 use everstep_engine::Status;
 use everstep_protocol::{
     Call, Failure, Payload, Pin, Timestamp,
-    journal::{Compensated, End, Other},
+    journal::{End, Other},
 };
 use everstep_store::{ChildView, InstanceView, UnreadView};
 use serde::Serialize;
@@ -133,6 +133,9 @@ pub(super) struct Error {
     /// The code said that no further attempt may be made.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     permanent: bool,
+    /// It came of a step that is marked sensitive: message and data are left out (rule P44).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    sensitive: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -235,28 +238,15 @@ impl From<&ChildView> for Child {
     }
 }
 
-impl Instance {
-    /// How its compensations ended.
-    pub(super) fn compensated(&mut self, compensated: Compensated) {
-        self.rollback = Some(RollbackView::over(compensated));
-    }
-}
-
-impl Error {
-    /// That of a step whose output is sensitive: its data may tell of it (rule P44).
-    pub(super) fn redacted(failure: Failure) -> Self {
-        Self { data: None, ..Self::from(failure) }
-    }
-}
-
 impl From<Failure> for Error {
     fn from(failure: Failure) -> Self {
         Self {
             kind: failure.kind,
-            name: failure.name,
-            message: failure.message,
-            data: failure.data.as_ref().map(raw),
+            message: failure.shown_message().to_owned(),
+            data: failure.shown_data().map(raw),
             permanent: failure.permanent,
+            sensitive: failure.sensitive,
+            name: failure.name,
         }
     }
 }
@@ -285,7 +275,7 @@ mod tests {
     use everstep_protocol::{
         CallKind, CallName, Epoch, EventType, FailureKind, Generation, InstanceUid, Namespace, Position, Run,
         WorkflowName,
-        journal::{ParkCode, Parked, Undone, UndoneEnd},
+        journal::{Compensated, ParkCode, Parked, Undone, UndoneEnd},
     };
     use everstep_store::{StatusWord, WaitView};
     use serde_json::{Value, json};
@@ -318,6 +308,7 @@ mod tests {
             control: everstep_engine::rows::Control::default(),
             parked: None,
             end: None,
+            compensated: None,
             attributes: Vec::new(),
             state: None,
             parent: None,
@@ -380,7 +371,8 @@ mod tests {
             run: Run(1),
             call: child.call,
         };
-        let parent = everstep_engine::letter::ParentRow { caller, name: other("p-0"), detached: false };
+        let parent =
+            everstep_engine::letter::ParentRow { caller, name: other("p-0"), detached: false, depth: 1 };
         let shown = json(InstanceView {
             waiting,
             children: vec![child],
@@ -474,13 +466,13 @@ mod tests {
         let call = Call { kind: CallKind::Compensation, name: CallName::new("reserve").unwrap(), count: 1 };
         let undone = |end| Undone { call: call.clone(), end };
         let failed = UndoneEnd::Failed(Failure::new(FailureKind::Error, "jammed"));
-        let mut ended = Instance::from(view(StatusWord::Errored));
-        assert!(serde_json::to_value(&ended).unwrap().get("rollback").is_none());
-        ended.compensated(Compensated {
+        assert!(json(view(StatusWord::Errored)).get("rollback").is_none());
+        let compensated = Compensated {
             steps: vec![undone(UndoneEnd::Done), undone(failed), undone(UndoneEnd::Skipped)],
             more: 2,
-        });
-        let rollback = &serde_json::to_value(&ended).unwrap()["rollback"];
+        };
+        let ended = json(InstanceView { compensated: Some(compensated), ..view(StatusWord::Errored) });
+        let rollback = &ended["rollback"];
         let outcomes: Vec<_> = rollback["compensations"]
             .as_array()
             .unwrap()
@@ -507,6 +499,22 @@ mod tests {
             Failure { name: "CardDeclined".to_owned(), ..Failure::new(FailureKind::Error, "card 4711") };
         let shown = json(InstanceView { end: Some(End::Errored(failure)), ..view(StatusWord::Errored) });
         assert_eq!(shown["error"], json!({"kind": "error", "name": "CardDeclined", "message": "card 4711"}));
+    }
+
+    #[test]
+    fn p44_a_sensitive_error_is_shown_without_its_message_and_data() {
+        let data = Some(Payload::from_text(r#""hunter2""#).unwrap());
+        let failure = Failure { data, ..Failure::new(FailureKind::Error, "bad token hunter2") };
+        let end = Some(End::Errored(failure.clone().of_sensitive(true)));
+        let call = Call { kind: CallKind::Compensation, name: CallName::new("log in").unwrap(), count: 1 };
+        let undone = Undone { call, end: UndoneEnd::Failed(failure.of_sensitive(true)) };
+        let compensated = Some(Compensated { steps: vec![undone], more: 0 });
+        let shown = json(InstanceView { end, compensated, ..view(StatusWord::Errored) });
+        for error in [&shown["error"], &shown["rollback"]["compensations"][0]["error"]] {
+            assert_eq!((&error["name"], &error["kind"]), (&json!("Error"), &json!("error")));
+            assert_eq!((&error["sensitive"], &error["data"]), (&json!(true), &Value::Null));
+        }
+        assert!(!shown.to_string().contains("hunter2"), "{shown}");
     }
 
     #[test]

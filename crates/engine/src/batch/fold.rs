@@ -232,7 +232,12 @@ impl Fold {
             Change::State(state) => {
                 self.states.insert(uid, Published { state: state.clone(), run: head.run, at: now });
             }
-            Change::Cut(below) => self.rest.cuts.push((uid, *below)),
+            Change::Cut(below) => {
+                self.rest.cuts.push((uid, *below));
+                if head.links > 0 {
+                    self.rest.children_cuts.push((uid, *below));
+                }
+            }
             Change::Delete(forget) => self.delete(head, *forget),
             Change::Park(parked) => self.parked.insert(uid, (now, parked.clone())),
             Change::ParkEnd => self.parked.delete(uid),

@@ -5,7 +5,10 @@ use everstep_protocol::{Failure, FailureKind};
 use super::{Batch, Existing, Start};
 use crate::{
     effect::{Answer, Change, Decision},
-    letter::{Address, Letter, NewLetter, ParentRow, Said, conflict, failed, started},
+    letter::{
+        Address, DEPTH_MAX, Letter, NewLetter, ParentRow, Said, conflict, failed, itself, started,
+        undeliverable,
+    },
 };
 
 impl Batch {
@@ -27,12 +30,23 @@ impl Batch {
         Answer::NotFound
     }
 
+    /// The decision about a letter broke. It goes back, so that it is not carried for ever. One to which nobody waits for an answer
+    /// stays: what it says, such as what came of a call, would be lost. Its instance is parked, and takes it once it can.
+    pub(super) fn unread(&mut self, letter: &Letter) {
+        if letter.said.is_asked() {
+            self.undelivered(letter, &undeliverable());
+        }
+    }
+
     /// The start of a child met somebody: with the same input the call waits for that one's end, which does not make it a child.
     pub(super) fn met(&mut self, start: &Start, existing: Option<&Existing>, answer: &Answer) {
         let Some(letter) = &start.letter else { return };
         self.letter_end(letter);
         let returned = |outcome| Said::Returned { outcome, over: true };
         match (answer, existing) {
+            (_, Some(existing)) if existing.uid == letter.caller.uid => {
+                self.write_back(letter, returned(failed(itself("start"))));
+            }
             (Answer::Exists(_), Some(existing)) if !only_started(letter) => {
                 let to = Address::Instance(existing.uid);
                 self.fold.letter(NewLetter { to, caller: letter.caller, said: Said::Watch });
@@ -55,11 +69,11 @@ impl Batch {
 
 /// A child has come to be: it knows its parent, and who waits for its end.
 pub(super) fn born(letter: &Letter, start: &Start, decision: &mut Decision) {
-    let Said::Start { child, parent } = &letter.said else { return };
-    let (caller, name, detached) = (letter.caller, parent.clone(), child.detached);
+    let Said::Start { child, parent, depth } = &letter.said else { return };
+    let (caller, name, detached, depth) = (letter.caller, parent.clone(), child.detached, *depth);
     let mut links = 1;
     decision.changes.push(Change::LetterEnd(letter.number));
-    decision.changes.push(Change::Parent(ParentRow { caller, name, detached }));
+    decision.changes.push(Change::Parent(ParentRow { caller, name, detached, depth }));
     if child.only_started {
         let (to, outcome) = (Address::Instance(caller.uid), started(&start.name));
         let said = Said::Returned { outcome, over: false };
@@ -79,6 +93,55 @@ pub(super) fn too_large(bytes: u64, limit: u64) -> Failure {
     Failure::new(FailureKind::TooLarge, message)
 }
 
+/// The failure of a start that would make a chain of children longer than it may be (rule P36).
+pub(super) fn too_deep() -> Failure {
+    let message = format!(
+        "a chain of children that start children may be {DEPTH_MAX} long; nothing was started. A detached child begins a chain of \
+         its own"
+    );
+    Failure::new(FailureKind::LimitReached, message)
+}
+
 const fn only_started(letter: &Letter) -> bool {
     matches!(&letter.said, Said::Start { child, .. } if child.only_started)
+}
+
+#[cfg(test)]
+mod tests {
+    use everstep_protocol::{CallHash, InstanceUid, Run, journal::Outcome};
+
+    use super::*;
+    use crate::{
+        batch::{Loaded, Rules, Writes},
+        letter::Caller,
+        place::Room,
+    };
+
+    fn broken_by(said: Said) -> Writes {
+        let mut loaded = Loaded::default();
+        loaded.rows.letters.insert(7);
+        let mut batch = Batch::new(loaded, Rules::default());
+        let caller = Caller { uid: InstanceUid::generate(), run: Run(1), call: CallHash([0; 16]) };
+        batch.unread(&Letter { number: 7, caller, said });
+        batch.finish(&mut Room::default()).0
+    }
+
+    #[test]
+    fn w22_a_letter_that_breaks_its_decision_goes_back_or_stays() {
+        let back = broken_by(Said::Watch);
+        assert_eq!(back.letter_deletes, [7]);
+        assert!(matches!(
+            &back.letters[0].said,
+            Said::Returned { outcome: Outcome::Failed { .. }, over: true }
+        ));
+        let outcome = failed(undeliverable());
+        let nobody_waits = [
+            Said::Returned { outcome, over: true },
+            Said::Terminate { reason: None },
+            Said::Cancel { reason: None, within: everstep_protocol::Millis(1) },
+        ];
+        for said in nobody_waits {
+            assert!(broken_by(said.clone()).is_empty(), "{said:?} would be lost");
+        }
+    }
 }

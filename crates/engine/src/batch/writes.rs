@@ -102,9 +102,11 @@ pub struct Writes {
     pub children: Vec<(InstanceUid, ChildRow)>,
     /// Children that have ended, or never were.
     pub children_over: Vec<(InstanceUid, Run, CallHash)>,
+    /// Instances whose children of runs before these are not known as such any more (rule P36).
+    pub children_cuts: Vec<(InstanceUid, Run)>,
     /// New parents.
     pub parents: Vec<(InstanceUid, ParentRow)>,
-    /// Those who wait for an instance's end from now on.
+    /// Those who wait for an instance's end from now on. Calls of earlier runs of the same caller do not any more.
     pub watchers: Vec<(InstanceUid, Caller)>,
 }
 

@@ -11,7 +11,7 @@ use crate::{
     head::Status,
     letter::{
         Address, CANCEL_WITHIN, Caller, Cascade, ChildRow, ENDED, EVENT_ID_TAKEN, Letter, MAILBOX_FULL,
-        NewLetter, Said, failed, named, outcome, refusal,
+        NewLetter, Said, failed, itself, named, outcome, refusal,
     },
     mailbox::{EventId, SentEvent},
     rows::{WaitKind, WaitRow},
@@ -46,6 +46,10 @@ pub(super) fn take(draft: &mut Draft<'_>, letter: &Letter) -> Answer {
 
 /// Somebody wants to know how this instance ends. One that has ended says so at once.
 fn watch(draft: &mut Draft<'_>, caller: Caller) -> Answer {
+    if caller.uid == draft.uid() {
+        draft.answer(caller, failed(itself("await")), true);
+        return Answer::Nothing;
+    }
     if !draft.head.status.is_ended() {
         draft.link();
         draft.changes.push(Change::Watcher(caller));
@@ -159,7 +163,10 @@ fn child_of(child: &Child) -> Other {
 impl Draft<'_> {
     fn start(&self, child: &Child) -> Said {
         let parent = Other { workflow: self.head.workflow.clone(), id: self.head.id.clone() };
-        Said::Start { child: child.clone(), parent }
+        // One that is detached begins a chain of its own.
+        let above = self.context.rows.parents.get(&self.uid()).map_or(0, |parent| parent.depth);
+        let depth = if child.detached { 0 } else { above.saturating_add(1) };
+        Said::Start { child: child.clone(), parent, depth }
     }
 
     /// The id of an event follows from its call, so that a run that begins again sends nothing twice, as with the keys of steps.

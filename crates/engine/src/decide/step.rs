@@ -1,5 +1,7 @@
 //! Remote steps: a lease and a fence of their own, beside the instance's (rule W39).
 
+use std::borrow::Cow;
+
 use everstep_protocol::{
     Attempt, BuildName, Call, CallHash, Epoch, Failure, FailureKind, Millis, Payload, SessionId,
     journal::{Attempted, Fact, Outcome},
@@ -92,7 +94,7 @@ pub(super) fn report(
     }
     let item = CoordinatorItem::StepAck { instance: draft.uid(), call: from.call, epoch };
     draft.effects.push(Effect::Item(from.session, item));
-    conclude(draft, from, &row, ran_for, ended);
+    conclude(draft, from, &row, ran_for, &marked(&row, ended));
     Answer::Taken
 }
 
@@ -195,6 +197,17 @@ fn again(draft: &mut Draft<'_>, call: CallHash, row: &RemoteRow, due_at: everste
     }
     if draft.lease().is_some() {
         draft.wake();
+    }
+}
+
+/// What fails in a step that is sensitive is so too (rule P44): whoever ran it need not know.
+fn marked<'a>(row: &RemoteRow, ended: &'a AttemptOutcome) -> Cow<'a, AttemptOutcome> {
+    match ended {
+        AttemptOutcome::Failed { failure, retry_in } if row.remote.marks.sensitive => {
+            let failure = failure.clone().of_sensitive(true);
+            Cow::Owned(AttemptOutcome::Failed { failure, retry_in: *retry_in })
+        }
+        AttemptOutcome::Failed { .. } | AttemptOutcome::Succeeded(_) => Cow::Borrowed(ended),
     }
 }
 

@@ -969,8 +969,15 @@ fn write_letters(tables: &mut Tables, writes: &Writes) {
     for (uid, run, call) in &writes.children_over {
         tables.children.get_mut(&(*uid, (*run, *call))).expect("it was started before").1 = true;
     }
+    for (uid, below) in &writes.children_cuts {
+        tables.children.retain(|(other, (run, _)), _| other != uid || run >= below);
+    }
     insert(&mut tables.parents, writes.parents.iter().cloned());
     for watcher in &writes.watchers {
+        let (uid, caller) = watcher;
+        tables
+            .watchers
+            .retain(|(other, before)| other != uid || before.uid != caller.uid || before.run >= caller.run);
         assert!(tables.watchers.insert(*watcher), "it waits twice: {watcher:?}");
     }
     for row in writes.deleted.iter().filter(|row| row.linked) {

@@ -172,6 +172,8 @@ fn worker_items() -> Vec<(&'static str, WorkerItem)> {
         ("", WorkerItem::StepClaim { instance: INSTANCE, call: HASH }),
         ("", step_report(failed(full_failure(), Some(Millis(60_000))))),
         ("bare", step_report(failed(bare_failure(), None))),
+        ("sensitive", step_report(failed(sensitive_failure(), None))),
+        ("end sensitive", WorkerItem::Report(ended(Then::End(End::Errored(sensitive_failure()))))),
         ("progress", step_reported(failed(bare_failure(), None), Some(progress().told))),
         ("", WorkerItem::StepGiveBack { instance: INSTANCE, call: HASH, epoch: EPOCH }),
     ]
@@ -676,7 +678,12 @@ fn full_failure() -> Failure {
         data: Some(json(r#"{"code":51}"#)),
         permanent: true,
         retry_after: Some(Millis(30_000)),
+        sensitive: false,
     }
+}
+
+fn sensitive_failure() -> Failure {
+    full_failure().of_sensitive(true)
 }
 
 fn bare_failure() -> Failure {

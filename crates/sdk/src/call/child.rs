@@ -46,7 +46,11 @@ impl<Out> ChildCall<Out> {
     /// An instance of that id and the same input is met as it is, whoever started it: the call gets its result, and it does not
     /// become a child. With another input the call fails with an error whose name is `InstanceConflict`.
     pub fn id(mut self, id: impl AsRef<str>) -> Self {
+        let info = &self.pending.shared().info;
         match (InstanceId::new(id), &mut self.child) {
+            (Ok(id), Some(child)) if id == info.id && child.workflow == info.workflow => {
+                self.pending.refuse(FailureKind::Invalid, "an instance cannot be its own child");
+            }
             (Ok(id), Some(child)) => child.id = id,
             (Ok(_), None) => {}
             (Err(error), _) => self.pending.refuse(FailureKind::Invalid, error),

@@ -219,11 +219,12 @@ impl Drop for Pending {
         }
         let mut state = self.shared.lock();
         let slot = state.open.remove(&number);
+        let mut compensation = None;
         match &slot {
             Some(Slot::Waiting(_)) => {
                 state.dropped.push(number);
                 let seen = state.seen;
-                state.saga.dropped(number, seen);
+                compensation = state.saga.dropped(number, seen);
             }
             Some(Slot::Resolved(Ok(Output { event: Some(event), .. }), position)) => {
                 state.untaken.push((event.call.clone(), *position));
@@ -231,7 +232,7 @@ impl Drop for Pending {
             Some(Slot::Resolved(..)) | None => {}
         }
         drop(state);
-        drop(slot);
+        drop((slot, compensation));
     }
 }
 

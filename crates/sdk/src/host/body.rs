@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::rollback::{after, until_interrupted};
-use super::{Body, StepFn};
+use super::{Body, Returned, StepFn};
 use crate::{Error, Outcome, Step, Workflow};
 
 /// The body of one instance. The function is called inside the first poll, so that calls it makes before its first
@@ -27,6 +27,9 @@ where
         let future = function(cx, read_input(&subject, &input)?);
         let failed = match until_interrupted(&shared, future).await {
             Some(Ok(outcome)) => match outcome.returned() {
+                Ok(Returned::Again(input)) if input.len() as u64 > shared.input_max() => {
+                    Some(too_large(input.len() as u64, shared.input_max()))
+                }
                 Ok(returned) => return Ok(returned),
                 Err(error) => Some(unserialisable(&subject, &error)),
             },
@@ -35,6 +38,12 @@ where
         };
         Err(after(&shared, failed).await)
     })
+}
+
+/// An input that no generation may begin with is an error of the body like any other (rules P4, P38).
+fn too_large(bytes: u64, limit: u64) -> Failure {
+    let message = format!("the input of the next generation is {bytes} bytes of JSON, the limit is {limit}");
+    Failure::new(FailureKind::TooLarge, message)
 }
 
 /// One attempt of a typed step function, over and over.

@@ -12,7 +12,7 @@ use everstep_protocol::{Call, CallKind, CallName, Failure, FailureKind};
 use super::{Shared, Spec, StepSpec};
 use crate::Error;
 use crate::call::Pending;
-use crate::saga::{Planned, undone};
+use crate::saga::{Planned, plan, undone};
 
 /// The name of the call that begins a rollback.
 const NAME: &str = "rollback";
@@ -23,6 +23,7 @@ pub(super) async fn until_interrupted<F: Future>(shared: &Arc<Shared>, future: F
     poll_fn(|context| {
         if shared.lock().saga.interrupted {
             slot.set(None);
+            shared.lock().saga.thrown_away = true;
             return Poll::Ready(None);
         }
         match slot.as_mut().as_pin_mut() {
@@ -35,15 +36,16 @@ pub(super) async fn until_interrupted<F: Future>(shared: &Arc<Shared>, future: F
 
 /// Takes back what the body did, unless it ends with a cancel that wants no rollback. Its error is what it ends with in any case.
 pub(super) async fn after(shared: &Arc<Shared>, failed: Option<Failure>) -> Failure {
-    let (plan, asked) = {
+    let (registered, asked) = {
         let mut state = shared.lock();
         let by_cancel = failed.as_ref().is_some_and(|failure| failure.kind == FailureKind::Cancelled);
         if by_cancel && state.cancelled && !state.saga.on_cancel {
             (Vec::new(), false)
         } else {
-            (state.saga.plan(), failed.is_none())
+            (state.saga.take(), failed.is_none())
         }
     };
+    let plan = plan(registered);
     if !plan.is_empty() {
         begin(shared, failed.as_ref().filter(|_| !asked), plan.len() as u64).await;
         let over = compensate(shared, plan).await;
@@ -79,9 +81,9 @@ async fn compensate(shared: &Arc<Shared>, plan: Vec<Planned>) -> Vec<Undone> {
 }
 
 async fn run(shared: &Arc<Shared>, planned: Planned) -> Result<(), Error> {
-    let Planned { call, input, policy, delay, run, stop: _ } = planned;
+    let Planned { call, input, policy, delay, run, stop: _, hidden } = planned;
     let mut pending = Pending::of(shared, call);
-    let spec = StepSpec { input, policy, delay, run, marks: Marks::default() };
+    let spec = StepSpec { input, policy, delay, run, marks: Marks { sensitive: hidden, ..Marks::default() } };
     let mut spec = Some(spec);
     poll_fn(|context| pending.poll(context, || Spec::Step(spec.take().expect("a call begins once"))))
         .await

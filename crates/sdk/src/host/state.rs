@@ -4,11 +4,12 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use everstep_protocol::{
-    Call, CallKind, CallName, Failure, Payload, Position, Timestamp, journal::Delivered,
+    Call, CallKind, CallName, Failure, Payload, Position, Timestamp, journal::Delivered, limits::Limits,
 };
 
 use super::turn::{self, Act, Token};
@@ -22,6 +23,8 @@ pub(crate) struct Shared {
     pub(crate) token: Token,
     pub(crate) seed: [u8; 32],
     pub(crate) waker: Arc<HostWaker>,
+    /// The most bytes that a generation may begin with.
+    input_max: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -79,11 +82,21 @@ pub(crate) struct Numbered {
 impl Shared {
     pub(crate) fn new(info: InstanceInfo, seed: [u8; 32]) -> Self {
         let token = Token::next();
-        Self { info, token, seed, waker: Arc::new(HostWaker::new(token)), state: Mutex::default() }
+        let waker = Arc::new(HostWaker::new(token));
+        let input_max = AtomicU64::new(Limits::default().input_bytes);
+        Self { info, token, seed, waker, input_max, state: Mutex::default() }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn input_max(&self) -> u64 {
+        self.input_max.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn limit_input(&self, bytes: u64) {
+        self.input_max.store(bytes, Ordering::Relaxed);
     }
 
     /// Whether this thread is inside a poll of this body, the only place where the context answers (rule W30).

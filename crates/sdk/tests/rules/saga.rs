@@ -276,3 +276,94 @@ fn p38_an_undo_reads_every_outcome() {
     let StepOutcome::Failed(error) = read(json!({"failed": failure})).outcome else { panic!() };
     assert!(error.is_timed_out());
 }
+
+thread_local! {
+    /// The context of the test's body, for code that has no other way to it.
+    static CONTEXT: std::cell::RefCell<Option<Workflow>> = const { std::cell::RefCell::new(None) };
+}
+
+/// Asks the context whenever it is read, written or dropped.
+#[derive(Debug)]
+struct Nosy;
+
+impl Nosy {
+    fn ask() {
+        let _asked = CONTEXT.with_borrow(|cx| cx.as_ref().map(Workflow::is_cancelled));
+    }
+}
+
+impl Drop for Nosy {
+    fn drop(&mut self) {
+        Self::ask();
+    }
+}
+
+impl serde::Serialize for Nosy {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Self::ask();
+        serializer.serialize_unit()
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Nosy {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::ask();
+        <() as serde::Deserialize>::deserialize(deserializer).map(|()| Self)
+    }
+}
+
+/// What is the user's runs without the lock of the body's state: it may ask the context, and a panic there breaks nothing else.
+#[test]
+fn p38_code_of_the_user_runs_outside_the_lock() {
+    let mut driver = Driver::new(|cx: Workflow| async move {
+        CONTEXT.set(Some(cx.clone()));
+        cx.publish(&Nosy)?;
+        let log_in = || cx.step("log in", (), |_: Step, (): ()| async { Ok::<_, Error>(Nosy) });
+        let nosy = Nosy;
+        let undo = move |_: Step, _: Undo<(), Nosy>| {
+            let _held = &nosy;
+            async { Ok::<_, Error>(()) }
+        };
+        // Begun and dropped at once: its compensation is not registered any more.
+        let mut dropped = log_in().compensate(undo);
+        assert!(futures::poll!(&mut dropped).is_pending());
+        drop(dropped);
+        let undo = |_: Step, _: Undo<(), Nosy>| async { Ok::<_, Error>(()) };
+        // A sensitive output is read when the compensation is made.
+        log_in().sensitive().compensate(undo).await?;
+        Err::<(), _>(Error::failed("enough"))
+    });
+    driver.poll();
+    let polled = driver.feed(1, ());
+    let (all, _, failure) = to_the_end(&mut driver, polled);
+    assert_eq!(
+        (all.last().unwrap().as_str(), failure.message.as_str()),
+        ("compensation \"log in\" #2", "enough")
+    );
+    CONTEXT.set(None);
+}
+
+/// The closure of a compensation is dropped with the body, under the same guard.
+#[test]
+fn p38_a_compensation_that_panics_when_it_is_dropped_stays_with_its_body() {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("boom");
+        }
+    }
+    let mut driver = Driver::new(|cx: Workflow| async move {
+        let bomb = Bomb;
+        cx.step("a", 1, work)
+            .compensate(move |_: Step, _: Undo<u32, u32>| {
+                let _held = &bomb;
+                async { Ok::<_, Error>(()) }
+            })
+            .await?;
+        cx.sleep("nap", "1 h").await
+    });
+    driver.poll();
+    driver.feed(0, 1);
+    let Driver { host, body, .. } = driver;
+    host.discard(body);
+}

@@ -66,6 +66,7 @@ pub(super) fn parent(row: &Row) -> Result<ParentRow, Fault> {
         caller: caller(row, 1)?,
         name: Other { workflow: rows::name(row, 4)?, id: rows::name(row, 5)? },
         detached: row.try_get(6)?,
+        depth: row.try_get::<_, i32>(7)? as u32,
     })
 }
 
@@ -172,6 +173,14 @@ async fn ties<'a>(writes: &'a Writes, trip: &mut Trip<'a>) -> Result<(), Fault> 
         ];
         trip.execute(sql::CHILD_OVER, params).await?;
     }
+    if !writes.children_cuts.is_empty() {
+        let rows = &writes.children_cuts;
+        let params = params![
+            rows.iter().map(|(uid, _)| uid.0).collect::<Vec<_>>(),
+            rows.iter().map(|(_, below)| below.0 as i32).collect::<Vec<_>>(),
+        ];
+        trip.execute(sql::CHILDREN_CUT, params).await?;
+    }
     if !writes.parents.is_empty() {
         let rows = &writes.parents;
         let params = params![
@@ -182,8 +191,18 @@ async fn ties<'a>(writes: &'a Writes, trip: &mut Trip<'a>) -> Result<(), Fault> 
             rows.iter().map(|(_, row)| row.name.workflow.as_str()).collect::<Vec<_>>(),
             rows.iter().map(|(_, row)| row.name.id.as_str()).collect::<Vec<_>>(),
             rows.iter().map(|(_, row)| row.detached).collect::<Vec<_>>(),
+            rows.iter().map(|(_, row)| row.depth as i32).collect::<Vec<_>>(),
         ];
         trip.execute(sql::PARENT_INSERT, params).await?;
+    }
+    let again: Vec<_> = writes.watchers.iter().filter(|(_, caller)| caller.run > Run(1)).collect();
+    if !again.is_empty() {
+        let params = params![
+            again.iter().map(|(uid, _)| uid.0).collect::<Vec<_>>(),
+            again.iter().map(|(_, caller)| caller.uid.0).collect::<Vec<_>>(),
+            again.iter().map(|(_, caller)| caller.run.0 as i32).collect::<Vec<_>>(),
+        ];
+        trip.execute(sql::WATCHERS_CUT, params).await?;
     }
     if !writes.watchers.is_empty() {
         let rows = &writes.watchers;

@@ -43,7 +43,7 @@ statements! {
     NAMES = file!("names");
     MESSAGES = file!("messages");
     LASTS = file!("lasts");
-    PARENTS = "SELECT instance, caller, run, call, workflow, name, detached FROM parent WHERE instance = ANY($1::uuid[])";
+    PARENTS = "SELECT instance, caller, run, call, workflow, name, detached, depth FROM parent WHERE instance = ANY($1::uuid[])";
     LETTERS_LOCK = file!("letters_lock");
     EVENT_IDS = file!("event_ids");
     EVENT_UNREAD = file!("event_unread");
@@ -134,8 +134,10 @@ statements! {
         SELECT *, false FROM unnest($1::uuid[], $2::integer[], $3::bytea[], $4::text[], $5::text[], $6::text[], $7::boolean[])";
     CHILD_OVER = file!("child_over");
     CASCADE = file!("cascade");
-    PARENT_INSERT = "INSERT INTO parent (instance, caller, run, call, workflow, name, detached)
-        SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::integer[], $4::bytea[], $5::text[], $6::text[], $7::boolean[])";
+    CHILDREN_CUT = file!("children_cut");
+    PARENT_INSERT = "INSERT INTO parent (instance, caller, run, call, workflow, name, detached, depth)
+        SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::integer[], $4::bytea[], $5::text[], $6::text[], $7::boolean[], $8::integer[])";
+    WATCHERS_CUT = file!("watchers_cut");
     WATCHER_INSERT = "INSERT INTO watcher (instance, caller, run, call)
         SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::integer[], $4::bytea[])";
     CONCLUDE = file!("conclude");

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use async_trait::async_trait;
 use deadpool_postgres::Object;
-use everstep_engine::{start::NameKey, status::Sides};
+use everstep_engine::{Status, start::NameKey, status::Sides};
 use everstep_protocol::{
     Attribute, AttributeValue, BuildName, Epoch, Generation, InstanceUid, Namespace, Payload, Position, Run,
     SessionId, Timestamp,
@@ -34,6 +34,9 @@ const EVENTS: &str = include_str!("sql/events_shown.sql");
 const OPEN: &str = include_str!("sql/open.sql");
 const FIND: &str = "SELECT instance FROM instance_name
     WHERE namespace = $1::text AND workflow = $2::text AND id = $3::text";
+/// Indexes: `instance_name_pkey`, `instance_pkey`.
+const STATUS: &str = "SELECT i.status FROM instance_name n JOIN instance i ON i.id = n.instance
+    WHERE n.namespace = $1::text AND n.workflow = $2::text AND n.id = $3::text";
 const REJECTED: &str =
     "SELECT at, code, reason, message_id, headers, substring(body FROM 1 FOR 65536), body_bytes
     FROM rejected WHERE namespace = $1::text ORDER BY at DESC LIMIT $2::bigint";
@@ -62,6 +65,13 @@ impl Views for PostgresStore {
             Ok(views)
         };
         views.await.map(|mut views| views.pop()).map_err(|fault: Fault| fault.into_error(DOING))
+    }
+
+    async fn status(&self, name: &NameKey) -> Result<Option<Status>, Error> {
+        let params = params![name.namespace.as_str(), name.workflow.as_str(), name.id.as_str()];
+        let read = |row: &Row| rows::status(row.try_get(0)?);
+        let found = self.read("reading an instance's status", STATUS, params, read).await?;
+        Ok(found.first().copied())
     }
 
     async fn instances(&self, filter: &Filter, cursor: Option<&Cursor>, limit: u32) -> Result<Page, Error> {
@@ -431,6 +441,13 @@ fn view(row: &Row) -> Result<InstanceView, Fault> {
         },
         None => None,
     };
+    let compensated = match row.try_get::<_, Option<&[u8]>>(39)? {
+        Some(entry) => match fact::join(entry, None)? {
+            Fact::Compensated(compensated) => Some(compensated),
+            other => return Err(Fault::corrupt(format!("the entry before the end is {}", other.word()))),
+        },
+        None => None,
+    };
     let stored = rows::status(row.try_get(7)?)?;
     let control = rows::control(row.try_get(24)?, row, 25)?;
     let sides = Sides {
@@ -465,6 +482,7 @@ fn view(row: &Row) -> Result<InstanceView, Fault> {
         control,
         parked,
         end,
+        compensated,
         attributes: Vec::new(),
         state: None,
         parent: None,

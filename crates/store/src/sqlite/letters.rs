@@ -17,7 +17,7 @@ use super::{column, fault::Result};
 use crate::{ChildView, Mail, Posted, fact, mail::PAGE_BYTES};
 
 const LETTER: &str = "SELECT 1 FROM mailbox WHERE number = ?1";
-const PARENT: &str = "SELECT caller, run, call, workflow, name, detached FROM parent WHERE uid = ?1";
+const PARENT: &str = "SELECT caller, run, call, workflow, name, detached, depth FROM parent WHERE uid = ?1";
 const LAST: &str = "SELECT journal.position, at, entry, payload FROM instance
     JOIN journal ON journal.uid = instance.uid AND journal.run = instance.run AND journal.position = instance.position
     WHERE instance.uid = ?1";
@@ -32,8 +32,10 @@ const CASCADE: &str =
     "INSERT INTO mailbox (written_at, kind, namespace, workflow, name, caller, run, call, body)
     SELECT ?1, ?5, namespace, workflow, name, uid, run, call, ?6 FROM child
     WHERE uid = ?2 AND run = ?3 AND (?4 IS NULL OR call = ?4) AND over = 0 AND detached = 0";
-const PARENT_INSERT: &str = "INSERT INTO parent (uid, caller, run, call, workflow, name, detached)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+const PARENT_INSERT: &str = "INSERT INTO parent (uid, caller, run, call, workflow, name, detached, depth)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+const CHILDREN_CUT: &str = "DELETE FROM child WHERE uid = ?1 AND run < ?2";
+const WATCHERS_CUT: &str = "DELETE FROM watcher WHERE uid = ?1 AND caller = ?2 AND run < ?3";
 const WATCHER_INSERT: &str = "INSERT INTO watcher (uid, caller, run, call) VALUES (?1, ?2, ?3, ?4)";
 const CONCLUDE: &str = "INSERT INTO mailbox (written_at, kind, uid, caller, run, call, body)
     SELECT ?1, 4, caller, caller, run, call, ?3 FROM watcher WHERE uid = ?2";
@@ -87,7 +89,7 @@ pub(super) fn parent(connection: &Connection, uid: InstanceUid) -> Result<Option
     let mut rows = statement.query([uid.0.as_bytes()])?;
     let Some(row) = rows.next()? else { return Ok(None) };
     let name = Other { workflow: column::name(row, 3)?, id: column::name(row, 4)? };
-    Ok(Some(ParentRow { caller: caller(row, 0)?, name, detached: row.get(5)? }))
+    Ok(Some(ParentRow { caller: caller(row, 0)?, name, detached: row.get(5)?, depth: row.get(6)? }))
 }
 
 /// The children of an instance that are shown, and the count of all.
@@ -202,6 +204,9 @@ fn ties(connection: &Connection, writes: &Writes) -> Result<()> {
     for (uid, run, call) in &writes.children_over {
         connection.prepare_cached(CHILD_OVER)?.execute(params![uid.0.as_bytes(), run.0, call.0])?;
     }
+    for (uid, below) in &writes.children_cuts {
+        connection.prepare_cached(CHILDREN_CUT)?.execute(params![uid.0.as_bytes(), below.0])?;
+    }
     for (uid, row) in &writes.parents {
         connection.prepare_cached(PARENT_INSERT)?.execute(params![
             uid.0.as_bytes(),
@@ -211,9 +216,15 @@ fn ties(connection: &Connection, writes: &Writes) -> Result<()> {
             row.name.workflow.as_str(),
             row.name.id.as_str(),
             row.detached,
+            row.depth,
         ])?;
     }
     for (uid, caller) in &writes.watchers {
+        connection.prepare_cached(WATCHERS_CUT)?.execute(params![
+            uid.0.as_bytes(),
+            caller.uid.0.as_bytes(),
+            caller.run.0
+        ])?;
         let key = params![uid.0.as_bytes(), caller.uid.0.as_bytes(), caller.run.0, caller.call.0];
         connection.prepare_cached(WATCHER_INSERT)?.execute(key)?;
     }

@@ -1,6 +1,6 @@
 //! Whether anything goes on without waiting for a moment: for whoever moves a clock of their own.
 
-use everstep_protocol::{Pool, WorkflowName};
+use everstep_protocol::{Pool, Timestamp, WorkflowName};
 use rusqlite::Connection;
 
 use super::{SqliteStore, fault};
@@ -10,6 +10,9 @@ use crate::Error;
 const WORKFLOWS: &str =
     "SELECT DISTINCT instance.workflow FROM ready JOIN instance ON instance.uid = ready.uid
     WHERE pool IS NULL";
+
+/// By the index `control_deadline`.
+const DEADLINE: &str = "SELECT min(cancel_until) FROM control WHERE cancel_until IS NOT NULL";
 
 /// What goes on by itself. Waits are not in here: see [`Schedule::due`](crate::Schedule::due).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,6 +27,8 @@ pub struct Stir {
     pub letters: u64,
     /// The pools of remote steps that are runnable and held by nobody.
     pub pools: Vec<Pool>,
+    /// The earliest deadline of a cancel (rule P30).
+    pub deadline: Option<Timestamp>,
 }
 
 impl SqliteStore {
@@ -54,5 +59,7 @@ fn stir(connection: &Connection) -> fault::Result<Stir> {
     while let Some(row) = rows.next()? {
         pools.push(super::column::name(row, 0)?);
     }
-    Ok(Stir { held, runnable, workflows, letters, pools })
+    let deadline: Option<i64> = connection.prepare_cached(DEADLINE)?.query_row([], |row| row.get(0))?;
+    let deadline = deadline.map(Timestamp);
+    Ok(Stir { held, runnable, workflows, letters, pools, deadline })
 }

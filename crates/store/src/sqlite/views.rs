@@ -2,15 +2,15 @@
 
 use async_trait::async_trait;
 use everstep_engine::{
-    Head,
+    Head, Status,
     rows::{Control, Lease, Subject, WaitRow},
     start::NameKey,
     status::Sides,
 };
 use everstep_protocol::{
-    Attribute, AttributeValue, BuildName, InstanceUid, Namespace, Payload, SessionId, Timestamp,
+    Attribute, AttributeValue, BuildName, InstanceUid, Namespace, Payload, Position, SessionId, Timestamp,
     WorkflowName,
-    journal::{End, Fact, Parked},
+    journal::{Compensated, End, Fact, Parked},
 };
 use rusqlite::{Connection, ToSql, params};
 
@@ -32,6 +32,8 @@ const MARKED: &str =
     " AND uid IN (SELECT uid FROM attribute WHERE namespace = ?1 AND name = ?{name} AND value = ?{value})";
 const ANY_LEASE: &str = "SELECT 1 FROM lease WHERE uid = ?1";
 const WAITS_COUNT: &str = "SELECT count(*) FROM wait WHERE uid = ?1";
+const STATUS: &str = "SELECT status FROM instance_name JOIN instance ON instance.uid = instance_name.uid
+    WHERE instance_name.namespace = ?1 AND instance_name.workflow = ?2 AND instance_name.id = ?3";
 /// SQLite's `substr` of an empty blob is null.
 const REJECTED: &str =
     "SELECT at, code, reason, message_id, headers, coalesce(substr(body, 1, 65536), x''), body_bytes FROM rejected
@@ -49,6 +51,17 @@ impl Views for SqliteStore {
             None => Ok(None),
         };
         self.viewer.read("reading an instance", work).await
+    }
+
+    async fn status(&self, name: &NameKey) -> Result<Option<Status>, Error> {
+        let name = name.clone();
+        let work = move |connection: &Connection| {
+            let mut statement = connection.prepare_cached(STATUS)?;
+            let mut rows =
+                statement.query([name.namespace.as_str(), name.workflow.as_str(), name.id.as_str()])?;
+            rows.next()?.map(|row| column::code(row, 0, Status::from_code)).transpose()
+        };
+        self.viewer.read("reading an instance's status", work).await
     }
 
     async fn instances(&self, filter: &Filter, cursor: Option<&Cursor>, limit: u32) -> Result<Page, Error> {
@@ -72,6 +85,7 @@ fn one(connection: &Connection, uid: InstanceUid) -> fault::Result<InstanceView>
     let mut view = view(connection, uid, WAITS_MAX, &live)?;
     if view.ended_at.is_some() {
         view.end = end(connection, &view)?;
+        view.compensated = compensated(connection, &view)?;
     }
     let unread = events::unread(connection, uid)?.into_iter();
     view.unread = unread.map(|(kind, count, since)| UnreadView { kind, count, since }).collect();
@@ -87,6 +101,18 @@ fn end(connection: &Connection, view: &InstanceView) -> fault::Result<Option<End
     let last = journal::one(connection, view.uid, view.run, view.position)?;
     Ok(match last {
         Some(Fact::Ended(end)) => Some(end),
+        _ => None,
+    })
+}
+
+/// How compensations ended is the entry before the end.
+fn compensated(connection: &Connection, view: &InstanceView) -> fault::Result<Option<Compensated>> {
+    if matches!(view.end, None | Some(End::Complete(_))) {
+        return Ok(None);
+    }
+    let before = Position(view.position.0.saturating_sub(1));
+    Ok(match journal::one(connection, view.uid, view.run, before)? {
+        Some(Fact::Compensated(compensated)) => Some(compensated),
         _ => None,
     })
 }
@@ -136,6 +162,7 @@ fn view(
         control,
         parked,
         end: None,
+        compensated: None,
         attributes: attributes(connection, uid)?,
         state: None,
         parent: None,

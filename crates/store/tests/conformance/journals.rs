@@ -121,12 +121,12 @@ pub(crate) async fn every_fact_comes_back_exactly(store: Arc<dyn Store>) {
         marks: everstep_protocol::journal::Marks::default(),
     };
     let loud = Failure {
-        kind: FailureKind::TimedOut,
         name: "\0Loud".to_owned(),
-        message: "a\0\u{1}\"é家".to_owned(),
         data: Some(payload(texts[1])),
         permanent: true,
         retry_after: Some(Millis::MAX),
+        sensitive: true,
+        ..Failure::new(FailureKind::TimedOut, "a\0\u{1}\"é家")
     };
     let started = |input: Payload, generation| {
         Fact::Started(Started {

@@ -16,6 +16,7 @@ use everstep_protocol::{
 };
 use everstep_store::{Mail, Posted, Store};
 
+use super::control::again;
 use super::scene::{Reporting, Scene, name_key, on, payload, sleeping, start, terminate, workflow};
 
 fn child_call(name: &str) -> Call {
@@ -107,7 +108,7 @@ pub(crate) async fn w22_letters_are_found_in_order_and_taken_once(store: Arc<dyn
     let parent = calls(&scene, "p", made).await;
     let first = mail(&scene).await;
     assert_eq!(words(&first), [1, 2, 2]);
-    let Said::Start { child, parent: by } = &first[0].letter.said else { panic!("{first:?}") };
+    let Said::Start { child, parent: by, depth: 1 } = &first[0].letter.said else { panic!("{first:?}") };
     assert_eq!((child.input.as_str(), by.id.as_str()), (r#"{"n":1.50}"#, "p"));
     let caller = Caller { uid: parent, run: scene.head(parent).await.run, call: child_call("c").hash() };
     assert_eq!(first[0].letter.caller, caller);
@@ -297,4 +298,31 @@ pub(crate) async fn p32_a_deleted_instance_leaves_no_ties(store: Arc<dyn Store>)
         said: Said::Watch,
     };
     assert_eq!(scene.on(born, What::Letter(letter)).await, Answer::Nothing);
+}
+
+pub(crate) async fn p36_children_and_waits_of_earlier_generations_are_forgotten(store: Arc<dyn Store>) {
+    let scene = Scene::new(store);
+    scene.start("there").await;
+    let session = SessionId::generate();
+    let uid = scene.held("p", session).await;
+    let mut links = 0;
+    for n in 0..3 {
+        let report = Reporting::of(&scene.head(uid).await, session)
+            .open(sleeping(&child_call("c"), child(&format!("c-{n}"), false)))
+            .open(sleeping(&result_call("there"), OpenWait::Instance(other("there"))));
+        assert_eq!(scene.on(uid, report.then(Then::Continue)).await, Answer::Taken);
+        carry(&scene).await;
+        links = scene.head(find(&scene, "there").await).await.links;
+        let report = Reporting::of(&scene.head(uid).await, session);
+        assert_eq!(scene.on(uid, report.then(again(n))).await, Answer::Taken);
+        assert_eq!(scene.on(uid, What::Claim { session, have: None }).await, Answer::Granted);
+    }
+    assert_eq!(links, 3, "three have asked");
+    let view = scene.store.instance(&name_key("orders", "p")).await.unwrap().unwrap();
+    let runs: Vec<u32> = view.children.iter().map(|child| child.run.0).collect();
+    assert_eq!((runs, view.children_total), (vec![3], 1));
+    // Of those that wait for it only the last is left.
+    scene.on(find(&scene, "there").await, terminate("t")).await;
+    let told: Vec<_> = mail(&scene).await.iter().map(|posted| posted.letter.caller.run).collect();
+    assert_eq!(told, [Run(3)]);
 }

@@ -13,7 +13,7 @@ use everstep_protocol::{
     Attempt, Attribute, BuildName, Call, CallHash, CallKind, CallName, Epoch, Failure, FailureKind,
     Fingerprint, FunctionName, InstanceUid, Millis, Namespace, Payload, Policy, Pool, Position, Run,
     SessionId, StepKey, Timestamp, WorkflowName,
-    journal::{Closed, End, Entry, Remote},
+    journal::{Closed, Compensated, End, Entry, Remote},
     message::{AttemptEnd, AttemptOutcome, Open, OpenSession, OpenWait, Report, Then},
 };
 use everstep_store::{Error, Range, StepOver, Store};
@@ -292,6 +292,11 @@ impl Reporting {
     pub(crate) fn shows(mut self, state: Payload, attributes: Vec<Attribute>) -> Self {
         self.report.state = Some(state);
         self.report.attributes = attributes;
+        self
+    }
+
+    pub(crate) fn compensated(mut self, compensated: Compensated) -> Self {
+        self.report.compensated = Some(compensated);
         self
     }
 

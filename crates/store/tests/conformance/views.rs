@@ -3,13 +3,13 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use everstep_engine::{
-    Answer, Input, What, Writes,
+    Answer, Input, Status, What, Writes,
     batch::AttributeRow,
     rows::{Needs, WaitKind},
 };
 use everstep_protocol::{
     Attribute, AttributeName, Call, InstanceUid, Millis, Position, SessionId,
-    journal::{End, ParkCode, Parked},
+    journal::{Compensated, End, ParkCode, Parked, Undone, UndoneEnd},
     message::{OpenWait, Then},
 };
 use everstep_store::{Cursor, Filter, InstanceView, StatusWord, Store};
@@ -366,4 +366,24 @@ pub(crate) async fn p37_attributes_and_state_are_replaced_and_last_as_long_as_th
     scene.on(uid, What::Delete { operation: "d".to_owned(), terminate: true }).await;
     assert_eq!(view().await, None);
     assert!(store.instances(&found_by(&["n=1"]), None, 10).await.unwrap().rows.is_empty());
+}
+
+pub(crate) async fn p39_how_compensations_ended_is_in_the_view(store: Arc<dyn Store>) {
+    let scene = Scene::new(Arc::clone(&store));
+    let session = SessionId::generate();
+    let undone = Undone { call: step("a"), end: UndoneEnd::Failed(failure()) };
+    let compensated = Compensated { steps: vec![undone], more: 2 };
+    for (id, compensated) in [("plain", None), ("undone", Some(compensated))] {
+        let uid = scene.held(id, session).await;
+        assert_eq!(store.status(&name_key("orders", id)).await.unwrap(), Some(Status::Open));
+        let mut report = Reporting::of(&scene.head(uid).await, session).result(succeeded(&step("a"), "1"));
+        if let Some(compensated) = compensated.clone() {
+            report = report.compensated(compensated);
+        }
+        scene.on(uid, report.then(Then::End(End::Errored(failure())))).await;
+        let view = store.instance(&name_key("orders", id)).await.unwrap().unwrap();
+        assert_eq!((view.end, view.compensated), (Some(End::Errored(failure())), compensated));
+        assert_eq!(store.status(&name_key("orders", id)).await.unwrap(), Some(Status::Errored));
+    }
+    assert_eq!(store.status(&name_key("orders", "nobody")).await.unwrap(), None);
 }

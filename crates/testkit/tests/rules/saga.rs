@@ -312,6 +312,77 @@ fn p44_a_sensitive_output_is_real_for_the_code_and_in_no_export() {
     });
 }
 
+/// Messages and data of errors, as code saw them.
+type Seen = Arc<Mutex<Vec<(String, Option<String>)>>>;
+
+/// A sensitive step that fails with a secret, whose compensation fails with it too, in a child; the parent hands the error on.
+fn leaking(seen: Seen) -> TestKit {
+    let code = TestKit::new().workflow_fn("leak", |cx: Workflow, (): ()| async move {
+        cx.step("log in", (), async |_: Step, (): ()| {
+            Err::<(), _>(Error::permanent("no user hunter2").named("NoUser").with_data("hunter2"))
+        })
+        .sensitive()
+        .compensate(async |_: Step, undo: Undo<(), ()>| match undo.outcome {
+            StepOutcome::Failed(error) => {
+                // What it says is the code's own, and the mark is the step's.
+                Err::<(), _>(Error::permanent(format!("still {}", error.message())))
+            }
+            _ => Ok(()),
+        })
+        .await
+    });
+    code.workflow_fn("parent", move |cx: Workflow, (): ()| {
+        let seen = seen.clone();
+        async move {
+            let error = cx.child::<()>("leak", "leak", ()).await.unwrap_err();
+            seen.lock().unwrap().push((error.message().to_owned(), error.data()));
+            // Displayed it does not say more than anybody may see.
+            let wrapped = Error::permanent(format!("the child failed: {error}"));
+            assert!(wrapped.message().contains("NoUser") && !wrapped.message().contains("hunter2"));
+            Err::<(), _>(error)
+        }
+    })
+}
+
+#[test]
+fn p44_a_sensitive_error_is_real_for_the_code_and_hidden_wherever_it_is_handed_on() {
+    let seen = Seen::default();
+    leaking(seen.clone()).run(async move |kit| {
+        let run = kit.start_instance("parent", &()).await.unwrap();
+        let error = run.error().await.unwrap();
+        assert_eq!((error.name(), error.is_sensitive()), ("NoUser", true));
+        assert!(!format!("{error} {error:?}").contains("hunter2"));
+        let real = ("no user hunter2".to_owned(), Some("hunter2".to_owned()));
+        assert_eq!(seen.lock().unwrap()[..], [real], "its parent's code gets it as it is");
+        let child = kit.instances().await.unwrap().into_iter().find(|run| run.workflow() == "leak").unwrap();
+        for run in [&run, &child] {
+            let export = run.export().await.unwrap();
+            assert!(export.contains("NoUser") && !export.contains("hunter2"), "{export}");
+            let error = kit.replay(&export).unwrap_err().to_string();
+            assert!(error.contains("sensitive"), "the code would see something else: {error}");
+        }
+        let journal = child.journal().await.unwrap();
+        let mut failures = 0;
+        for entry in &journal {
+            match &entry.fact {
+                Fact::Attempted(attempted) => {
+                    let Outcome::Failed { failure, .. } = &attempted.outcome else { panic!() };
+                    assert!(failure.sensitive && attempted.marks.sensitive, "{attempted:?}");
+                }
+                Fact::Compensating(compensating) => assert!(compensating.failure.as_ref().unwrap().sensitive),
+                Fact::Compensated(compensated) => {
+                    let UndoneEnd::Failed(failure) = &compensated.steps[0].end else { panic!() };
+                    assert!(failure.sensitive);
+                }
+                Fact::Ended(End::Errored(failure)) => assert!(failure.sensitive),
+                _ => continue,
+            }
+            failures += 1;
+        }
+        assert_eq!(failures, 5, "the step, its compensation, their beginning, their list, the end");
+    });
+}
+
 #[test]
 fn l04_a_restart_with_reuse_calls_only_what_is_not_complete() {
     let calls = Arc::new(AtomicU32::new(0));

@@ -114,3 +114,25 @@ fn p42_a_real_step_that_sleeps_by_tokio_s_clock_is_waited_for() {
         assert!(run.error().await.unwrap().is_timed_out(), "by its own timeout, twice");
     });
 }
+
+/// It asks for two days more than it has: at its deadline it is terminated, however far the next thing is.
+#[test]
+fn p30_p42_time_stops_at_the_deadline_of_a_cancel() {
+    let kit = TestKit::new().workflow_fn("slow", |cx: Workflow, (): ()| async move {
+        if let Err(error) = cx.sleep("nap", "30 days").await {
+            cx.sleep("clean up", "2 days").await?;
+            return Err(error);
+        }
+        Ok(())
+    });
+    kit.run(async |kit| {
+        let run = kit.start_instance("slow", &()).await.unwrap();
+        run.reaches(Status::Waiting).await.unwrap();
+        let before = kit.now();
+        run.cancel_within("ann", "10 min").await.unwrap();
+        let end = run.end().await.unwrap();
+        assert!(matches!(end, everstep_testkit::journal::End::Terminated { .. }), "{end:?}");
+        let minutes = kit.now().since(before).as_u64() / 60_000;
+        assert_eq!(minutes, 10);
+    });
+}

@@ -222,6 +222,7 @@ impl Known {
         let outcome = match result {
             Ok(output) => AttemptOutcome::Succeeded(output),
             Err(failure) => {
+                let failure = failure.of_sensitive(self.spec.marks().sensitive);
                 let retry_in = self.retry_in(&failure, ended.attempt, ended.ran_for, ended.asked, uid, now);
                 AttemptOutcome::Failed { failure, retry_in }
             }

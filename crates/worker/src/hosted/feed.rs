@@ -7,13 +7,13 @@
 use everstep_engine::replay::{Fed, Replay};
 use everstep_protocol::message::Again;
 use everstep_protocol::{
-    CallKind, Failure, FailureKind, Payload, Position, Timestamp,
+    CallKind, Failure, Payload, Position, Timestamp,
     journal::{Attempted, Delivered, Entry, Fact, ParkCode, Parked, Wait},
 };
 use everstep_sdk::host::{BodyState, Host, Made, Misfit};
 use tracing::subscriber::{NoSubscriber, with_default};
 
-use super::{Hosted, Life, Out, Waiting, call::Known, linger::Linger};
+use super::{Asked, Hosted, Life, Out, Waiting, call::Known, linger::Linger};
 
 impl Hosted {
     /// Feeds everything that is here.
@@ -44,6 +44,7 @@ impl Hosted {
         };
         let host = Host::new(self.info.clone(), started.seed);
         host.begin_with(&started.attributes);
+        host.limit_input(self.env.limits.input_bytes);
         let body = definition.begin(host.workflow(), &started.input);
         self.life = Life::Waiting(host, body);
         self.listen();
@@ -124,7 +125,7 @@ impl Hosted {
                 self.clock = self.clock.max(entry.at);
             }
             Fact::Rollback(rollback) => {
-                self.rollback = Some(rollback.clone());
+                self.rollback = Some(Asked { rollback: rollback.clone(), thrown_away: false });
                 self.waits.clear();
                 self.clock = self.clock.max(entry.at);
             }
@@ -224,6 +225,9 @@ impl Hosted {
             }
         });
         let undone = matches!(polled.state, BodyState::Done(Err(_))).then(|| host.undone()).flatten();
+        if let Some(asked) = &mut self.rollback {
+            asked.thrown_away = host.is_interrupted();
+        }
         self.env.metrics.polls.observe(took.as_secs_f64());
         self.shown.add(polled.published, polled.attributes);
         for made in polled.made {
@@ -257,24 +261,12 @@ impl Hosted {
         }
     }
 
-    /// The body goes on as new. An input that may not be started with is an error of the body (rule P4).
+    /// The body goes on as new.
     fn again(&mut self, input: Payload, out: &mut Vec<Out>) {
         let Life::Waiting(host, _) = &self.life else { return };
-        let (bytes, limit) = (input.len() as u64, self.env.limits.input_bytes);
-        let life = if bytes > limit {
-            let message =
-                format!("the input of the next generation is {bytes} bytes of JSON, the limit is {limit}");
-            Life::Done(Err(Failure::new(FailureKind::TooLarge, message)))
-        } else {
-            // Why it was cancelled is known when it is reported.
-            Life::Again(Again {
-                input,
-                seed: host.next_seed(),
-                cancelled: None,
-                attributes: host.attributes(),
-            })
-        };
-        self.over(life, out);
+        // Why it was cancelled is known when it is reported.
+        let (seed, attributes) = (host.next_seed(), host.attributes());
+        self.over(Life::Again(Again { input, seed, cancelled: None, attributes }), out);
     }
 
     fn made(&mut self, made: Made) {

@@ -74,7 +74,8 @@ impl Hosted {
         opens.into_iter().filter_map(|number| self.calls.get(&number)?.open()).collect()
     }
 
-    /// The waits of calls that the body has dropped. Where it has ended or cannot go on they end with it, or stay.
+    /// The waits of calls that the body has dropped. Where it has ended or cannot go on they end with it, or stay. A child whose
+    /// call is dropped is given up, whether the body goes on, compensates or has ended (rule P36).
     fn closes(&mut self) -> Vec<Closed> {
         if !self.is_live() {
             return Vec::new();
@@ -85,6 +86,11 @@ impl Hosted {
             Life::Again(_) => {
                 let mut closed = self.replay.next_closed();
                 closed.retain(|closed| closed.call.kind == CallKind::Event);
+                closed
+            }
+            Life::Done(_) if self.replay.gives_children_up() => {
+                let mut closed = self.replay.next_closed();
+                closed.retain(|closed| closed.call.kind == CallKind::Child);
                 closed
             }
             Life::Done(_) | Life::Parked(_) | Life::Unborn => Vec::new(),
@@ -142,13 +148,15 @@ impl Hosted {
             }
         }
         match &self.life {
+            // Children whose start is not acknowledged have yet to be given up.
+            Life::Done(_) if !self.reports.is_empty() && self.replay.gives_children_up() => Then::Continue,
             Life::Parked(parked) => Then::Park(parked.clone()),
             Life::Done(Ok(output)) if self.is_live() => Then::End(End::Complete(output.clone())),
             Life::Done(Err(failure)) if self.is_live() => Then::End(self.failed(failure)),
             // Calls whose opening is not acknowledged may get an event yet.
             Life::Again(again) if self.is_live() && self.reports.is_empty() => {
                 let cancelled = match &self.rollback {
-                    Some(rollback) => rollback.reason.clone(),
+                    Some(asked) => asked.rollback.reason.clone(),
                     None => self.cancelled.as_ref().and_then(|cancelled| cancelled.reason.clone()),
                 };
                 Then::Again(Again { cancelled, ..again.clone() })

@@ -3,13 +3,17 @@
 
 use everstep_protocol::{
     Call, CallKind, Failure, FailureKind, Position, StepKey,
-    journal::{COMPENSATIONS_LISTED, Compensated, End, Fact, Opened, Undone, UndoneEnd, Wait},
+    journal::{COMPENSATIONS_LISTED, Compensated, End, Fact, Opened, Rollback, Undone, UndoneEnd, Wait},
 };
 
 use super::{Hosted, Life, Out};
 
 /// How much text the outcome of a rollback holds: it goes in one message with the end.
 const LISTED_BYTES_MAX: usize = 128 << 10;
+/// How much of it is that of one compensation, so that a large failure hides none of the others. All of it stands with its attempt.
+const ROW_BYTES_MAX: usize = 1 << 10;
+/// What ends a text that is cut.
+const CUT: &str = " (cut)";
 
 impl Hosted {
     /// The body is thrown away where it stands, with all that it has open; then its compensations begin.
@@ -50,15 +54,21 @@ impl Hosted {
         if call.kind == CallKind::Compensation { self.undo_keys.get(&step).copied() } else { None }
     }
 
+    /// The rollback for which the body was thrown away, if it was.
+    fn thrown_away(&self) -> Option<&Rollback> {
+        self.rollback.as_ref().filter(|asked| asked.thrown_away).map(|asked| &asked.rollback)
+    }
+
     /// A cancel alone takes nothing back.
     fn rolls_back(&self, failure: &Failure) -> bool {
         let by_cancel = self.cancelled.as_ref().filter(|_| failure.kind == FailureKind::Cancelled);
-        self.rollback.is_some() || by_cancel.is_none_or(|cancelled| cancelled.rollback)
+        self.thrown_away().is_some() || by_cancel.is_none_or(|cancelled| cancelled.rollback)
     }
 
-    /// The end with an error: that of a rollback or cancel is one of its own (rules P30, P38).
+    /// The end with an error: that of a rollback or cancel is one of its own (rules P30, P38). A body that had ended before the
+    /// rollback came has its own end, live as in every replay: only the entry says which was first.
     pub(super) fn failed(&self, failure: &Failure) -> End {
-        if let Some(rollback) = &self.rollback {
+        if let Some(rollback) = self.thrown_away() {
             return End::Terminated { reason: rollback.reason.clone() };
         }
         match &self.cancelled {
@@ -70,9 +80,14 @@ impl Hosted {
     }
 }
 
-/// As many as may be listed.
+/// As many as may be listed, each cut to what one may take.
 fn listed(mut undone: Vec<Undone>) -> Compensated {
     let mut bytes = 0;
+    for undone in &mut undone {
+        if let UndoneEnd::Failed(failure) = &mut undone.end {
+            cut(failure);
+        }
+    }
     let fits = |undone: &&Undone| {
         bytes += undone.call.name.as_str().len();
         if let UndoneEnd::Failed(failure) = &undone.end {
@@ -84,4 +99,58 @@ fn listed(mut undone: Vec<Undone>) -> Compensated {
     let more = undone.len() - listed;
     undone.truncate(listed);
     Compensated { steps: undone, more: more as u64 }
+}
+
+/// A failure of at most so many bytes of text, of which the name and the beginning of the message matter most.
+fn cut(failure: &mut Failure) {
+    let mut left = ROW_BYTES_MAX;
+    for text in [&mut failure.name, &mut failure.message] {
+        if text.len() > left {
+            text.truncate(text.floor_char_boundary(left.saturating_sub(CUT.len())));
+            text.push_str(CUT);
+        }
+        left = left.saturating_sub(text.len());
+    }
+    failure.data = failure.data.take().filter(|data| data.len() <= left);
+}
+
+#[cfg(test)]
+mod tests {
+    use everstep_protocol::{CallName, Payload};
+
+    use super::*;
+
+    fn failed(message: String, data: Option<usize>) -> Undone {
+        let data = data.map(|bytes| Payload::encode(&"x".repeat(bytes)).unwrap());
+        let failure = Failure { data, ..Failure::new(FailureKind::Error, message) };
+        let call = Call { kind: CallKind::Compensation, name: CallName::new("a").unwrap(), count: 1 };
+        Undone { call, end: UndoneEnd::Failed(failure) }
+    }
+
+    #[test]
+    fn p39_a_large_failure_is_cut_and_hides_no_other() {
+        let large = "家".repeat(100_000);
+        let undone = vec![
+            failed(large.clone(), Some(10)),
+            failed("small".to_owned(), Some(2000)),
+            failed("fits".to_owned(), Some(10)),
+        ];
+        let compensated = listed(undone);
+        assert_eq!((compensated.steps.len(), compensated.more), (3, 0));
+        let failures: Vec<_> = compensated
+            .steps
+            .iter()
+            .map(|undone| match &undone.end {
+                UndoneEnd::Failed(failure) => (failure.message.as_str(), failure.data.is_some()),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert!(
+            failures[0].0.starts_with("家家") && failures[0].0.ends_with(CUT) && failures[0].0.len() < 1024
+        );
+        assert_eq!(failures[1..], [("small", false), ("fits", true)]);
+        let many = listed((0..COMPENSATIONS_LISTED + 5).map(|_| failed(large.clone(), None)).collect());
+        assert!(many.steps.len() > 100, "{}", many.steps.len());
+        assert_eq!(many.steps.len() as u64 + many.more, COMPENSATIONS_LISTED as u64 + 5);
+    }
 }

@@ -5,7 +5,7 @@ use everstep_protocol::{
     Failure, FailureKind, Payload,
     journal::{Fact, Outcome, ParkCode},
 };
-use everstep_sdk::{Error, Registry, Step, Workflow};
+use everstep_sdk::{Error, Registry, Step, Undo, Workflow};
 use everstep_worker::hosted::Finish;
 
 use crate::rig::Rig;
@@ -42,7 +42,7 @@ fn p36_calls_of_others_suspend_and_replay() {
     }
     assert_eq!(rig.output::<(u64, u64, String)>(), (3, 4, "reports/r-1".to_owned()));
     let said: Vec<_> = rig.co.mail.iter().map(|letter| letter.said.clone()).collect();
-    let Said::Start { child, parent } = &said[0] else { panic!("{said:?}") };
+    let Said::Start { child, parent, depth: 1 } = &said[0] else { panic!("{said:?}") };
     assert_eq!((child.workflow.as_str(), child.input.as_str()), ("packing", r#""socks""#));
     assert!(!child.detached && !child.only_started, "awaited children are attached");
     assert_eq!(parent.workflow.as_str(), "w");
@@ -105,6 +105,8 @@ fn p36_a_call_that_is_not_valid_fails_where_it_is_made() {
             cx.child::<()>("c", "x", "x".repeat(2 << 20)).await.unwrap_err(),
             cx.instance("x", "no id").result::<()>().await.unwrap_err(),
             cx.instance("w", &me).result::<()>().await.unwrap_err(),
+            cx.child::<()>("c", "w", ()).id(&me).await.unwrap_err(),
+            cx.child::<()>("c", "w", ()).id(&me).start().await.unwrap_err(),
             cx.instance("x", "o").send("", ()).await.unwrap_err(),
             cx.instance("x", "o").send("a", ()).key("").await.unwrap_err(),
             cx.instance("x", "o").send("a", "x".repeat(2 << 20)).await.unwrap_err(),
@@ -117,6 +119,8 @@ fn p36_a_call_that_is_not_valid_fails_where_it_is_made() {
         "Invalid",
         "Unserialisable",
         "TooLarge",
+        "Invalid",
+        "Invalid",
         "Invalid",
         "Invalid",
         "Invalid",
@@ -168,4 +172,66 @@ fn p36_another_input_under_the_same_build_is_a_mismatch() {
     rig.registry = with(2);
     rig.build = "b2".parse().unwrap();
     assert_eq!(rig.output::<u64>(), 3);
+}
+
+/// Whether a value or an error, and whether compensations follow: what the end drops is dropped.
+#[test]
+fn p36_an_end_gives_up_the_children_whose_calls_it_drops() {
+    for (fails, compensates) in [(false, false), (true, false), (true, true)] {
+        let registry = Registry::new().workflow_fn("w", move |cx: Workflow, (): ()| async move {
+            let step = cx.step("s", (), async |_: Step, (): ()| Ok::<_, Error>(()));
+            if compensates {
+                step.compensate(async |_: Step, _: Undo<(), ()>| Ok::<_, Error>(())).await?;
+            } else {
+                step.await?;
+            }
+            cx.child::<()>("other", "x", ()).start().await?;
+            tokio::select! {
+                child = cx.child::<()>("c", "x", ()) => child,
+                slept = cx.sleep("nap", "1s") => {
+                    slept?;
+                    if fails { Err(Error::failed("enough")) } else { Ok(()) }
+                }
+            }
+        });
+        let mut rig = Rig::new(registry);
+        answered(&mut rig, gave(r#"{"workflow":"x","id":"o"}"#));
+        rig.run();
+        let words = rig.words();
+        let closed = words.iter().filter(|word| word.starts_with("closed")).collect::<Vec<_>>();
+        assert_eq!(closed, ["closed c1"], "{words:?}");
+        assert_eq!(words.last().unwrap(), "ended");
+        assert_eq!(words.contains(&"compensating".to_owned()), compensates, "{words:?}");
+    }
+}
+
+/// The end waits until the start of the child is on record, and then gives it up.
+#[test]
+fn p36_an_end_gives_up_a_child_whose_start_was_under_way() {
+    let mut rig = Rig::held(Registry::new().workflow_fn("w", |cx: Workflow, (): ()| async move {
+        let step = async |_: Step, (): ()| Ok::<_, Error>(());
+        let then = async {
+            cx.step("first", (), step).await?;
+            cx.child::<()>("c", "x", ()).await
+        };
+        tokio::select! {
+            biased;
+            event = cx.event::<()>("stop") => event.map(drop),
+            child = then => child,
+            // Runs all the time, so that nothing is folded.
+            slow = async { cx.step("slow", (), step).await } => slow,
+        }
+    }));
+    assert!(rig.attempt());
+    rig.turn();
+    rig.flush();
+    rig.receive();
+    rig.turn();
+    assert_eq!(rig.out.len(), 1, "the child's start is on its way");
+    rig.event("e-1", "stop", "null");
+    rig.receive();
+    rig.turn();
+    rig.output::<()>();
+    let words = rig.words();
+    assert_eq!(words[words.len() - 3..], ["opened c1", "closed c1", "ended"], "{words:?}");
 }

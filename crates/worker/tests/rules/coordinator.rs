@@ -210,6 +210,13 @@ impl Coordinator {
             assert_eq!(row.entry.position, Position(journal.len() as u64 + 1), "positions are dense");
             journal.push(row.entry);
         }
+        // Deletes come before inserts; what the instance itself has is named.
+        for uid in &writes.cleared {
+            self.rows.waits.retain(|(other, _), _| other != uid);
+            self.rows.remotes.retain(|(other, _), _| other != uid);
+            self.rows.leases.retain(|(other, subject), _| other != uid || *subject == Subject::INSTANCE);
+            self.rows.ready.retain(|(other, subject)| other != uid || *subject == Subject::INSTANCE);
+        }
         for key in &writes.lease_deletes {
             self.rows.leases.remove(key);
         }
@@ -239,12 +246,6 @@ impl Coordinator {
         for row in writes.deliveries {
             let event = self.rows.events.get_mut(&(row.uid, row.sequence)).expect("it was accepted before");
             event.delivery = row.delivery;
-        }
-        for uid in &writes.cleared {
-            self.rows.waits.retain(|(other, _), _| other != uid);
-            self.rows.remotes.retain(|(other, _), _| other != uid);
-            self.rows.leases.retain(|(other, _), _| other != uid);
-            self.rows.ready.retain(|(other, _)| other != uid);
         }
         self.mail.extend(writes.letters);
         for uid in &writes.parked_deletes {

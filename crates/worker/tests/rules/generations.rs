@@ -6,7 +6,7 @@ use everstep_protocol::{
     journal::{End, Fact},
     message::{Report, Then, WorkerItem},
 };
-use everstep_sdk::{Error, Next, Registry, Step, Workflow};
+use everstep_sdk::{Error, Next, Registry, Step, Undo, Workflow};
 use everstep_worker::hosted::Finish;
 
 use crate::rig::{Log, Rig};
@@ -133,4 +133,16 @@ fn p04_a_next_input_over_the_limit_is_an_error_of_the_instance() {
     assert_eq!(failure.kind, FailureKind::TooLarge);
     assert!(failure.message.contains("102 bytes"), "{failure}");
     assert!(matches!(rig.co.end(rig.uid), Some(End::Errored(_))));
+}
+
+#[test]
+fn p36_p38_a_next_input_over_the_limit_is_taken_back_like_any_error() {
+    let registry = Registry::new().workflow_fn("w", |cx: Workflow, _: String| async move {
+        cx.step("a", 1, same).compensate(async |_: Step, _: Undo<u64, u64>| Ok::<_, Error>(())).await?;
+        cx.continue_as_new::<_, (), Error>("x".repeat(100))
+    });
+    let mut rig = Rig::with_input(registry, "");
+    rig.co.rules.limits.input_bytes = 101;
+    assert_eq!(rig.failure().kind, FailureKind::TooLarge);
+    assert_eq!(rig.words(), ["started", "a1 1 ok", "compensating", "a1 1 ok", "compensated", "ended"]);
 }

@@ -15,6 +15,7 @@ mod ordering;
 mod patches;
 mod retries;
 mod rig;
+mod rollbacks;
 mod shown;
 mod waits;
 mod whole;

@@ -12,7 +12,7 @@ SELECT k.nth, i.id, i.namespace, i.workflow, i.name, i.run, i.generation, i.stat
        a.since, a.code, a.message, e.entry, e.payload, c.paused_at, c.cancel_position, c.cancel_until,
        c.cancel_rollback, c.compensating_at,
        c.paused_at IS NOT NULL AND EXISTS (SELECT FROM lease p WHERE p.instance = k.id) AS pausing,
-       w.call_kind, w.call_name, w.call_count, w.kind, w.since, w.due_at, w.awaited, i.events, i.pin
+       w.call_kind, w.call_name, w.call_count, w.kind, w.since, w.due_at, w.awaited, i.events, i.pin, u.entry AS compensated
 FROM unnest($1::uuid[]) WITH ORDINALITY AS k (id, nth)
 CROSS JOIN LATERAL (SELECT * FROM instance i WHERE i.id = k.id LIMIT 1) i
 LEFT JOIN LATERAL (
@@ -35,6 +35,12 @@ LEFT JOIN LATERAL (
     WHERE i.status <> 0 AND $3::boolean AND j.instance = k.id AND j.run = i.run AND j.position = i.position AND j.kind = 8
     LIMIT 1
 ) e ON true
+LEFT JOIN LATERAL (
+    SELECT entry
+    FROM journal j
+    WHERE i.status > 1 AND $3::boolean AND j.instance = k.id AND j.run = i.run AND j.position = i.position - 1 AND j.kind = 16
+    LIMIT 1
+) u ON true
 LEFT JOIN LATERAL (
     SELECT * FROM wait w WHERE w.instance = k.id ORDER BY w.due_at NULLS LAST, w.since LIMIT $2::bigint
 ) w ON true
