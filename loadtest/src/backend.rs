@@ -20,9 +20,11 @@ pub(crate) enum Kind {
     Embedded,
 }
 
-impl Kind {
-    pub(crate) const ALL: [Self; 2] = [Self::Fleet, Self::Embedded];
+everstep_protocol::every! {
+    pub(crate) Kind: Fleet, Embedded
+}
 
+impl Kind {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Fleet => "postgres+rabbitmq",
