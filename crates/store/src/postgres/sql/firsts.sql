@@ -1,6 +1,7 @@
--- After the heads are locked: the first entries of the current runs of the instances $1, for a restart.
--- Indexes: instance_pkey, journal_pkey.
-SELECT k.instance, j.at, j.entry, j.payload
+-- After the heads are locked: the first entries of the current runs of the instances $1, for a restart, and whether they have
+-- attributes.
+-- Indexes: instance_pkey, journal_pkey, attribute_pkey.
+SELECT k.instance, j.at, j.entry, j.payload, EXISTS (SELECT FROM attribute a WHERE a.instance = k.instance)
 FROM unnest($1::uuid[]) AS k (instance)
 CROSS JOIN LATERAL (SELECT run FROM instance i WHERE i.id = k.instance LIMIT 1) i
 CROSS JOIN LATERAL (
