@@ -138,7 +138,7 @@ impl Backend {
             }
             Self::Embedded { everstep, .. } => {
                 let everstep = everstep.as_ref().context("it has stopped")?;
-                Ok(Arc::clone(everstep.handle().store()))
+                Ok(Arc::clone(everstep.coordinator().store()))
             }
         }
     }
