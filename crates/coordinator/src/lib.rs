@@ -40,5 +40,7 @@ mod turn;
 pub use chance::{Chance, SystemChance};
 pub use coordinator::Coordinator;
 pub use error::{Error, ErrorKind};
-pub use handle::{BATCH_STARTS_MAX, BulkBegun, BulkCount, EventRequest, Handle, Health, StartRequest};
+pub use handle::{
+    BATCH_STARTS_MAX, BulkBegun, BulkCount, Each, EventRequest, Handle, Health, IDS_MAX, StartRequest,
+};
 pub use settings::Settings;
