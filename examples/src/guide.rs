@@ -3,7 +3,10 @@
 
 #![allow(clippy::unused_async, reason = "what the steps call is async, as it would be if it did anything")]
 
-use everstep::{Compensation, Either, Error, FailureKind, Retry, Step, StepOutcome, Undo, Workflow};
+use everstep::{
+    Compensation, Either, Error, FailureKind, Retry, SendEvent, Step, StepOutcome, Undo, Workflow,
+    client::{Client, OperationError, ResultError},
+};
 use serde::{Deserialize, Serialize};
 
 /// What is booked.
@@ -168,4 +171,21 @@ async fn fetch_token(_step: Step, traveller: String) -> Result<String, Error> {
 
 async fn miles(_step: Step, token: String) -> Result<u64, Error> {
     Ok(token.len() as u64)
+}
+
+/// From outside: starts, and waits for the end.
+pub async fn book_and_wait(client: &Client, trip: &Trip) -> Result<String, ResultError> {
+    let booking = client.start("book", Some("trip-17"), trip).await?;
+    match booking.result().await {
+        Err(ResultError::Errored { error, .. }) if error.name() == "NotApproved" => {
+            Ok("nobody approved".to_owned())
+        }
+        other => other,
+    }
+}
+
+/// From outside: an event for an instance that somebody else has started.
+pub async fn approve(client: &Client, trip: &str, approved: bool) -> Result<(), OperationError> {
+    let booking = client.handle("book", trip)?;
+    booking.send_event(&SendEvent::new("approval").id("by the manager"), &approved).await
 }

@@ -20,9 +20,11 @@ pub(crate) enum Kind {
     Embedded,
 }
 
-impl Kind {
-    pub(crate) const ALL: [Self; 2] = [Self::Fleet, Self::Embedded];
+everstep_protocol::every! {
+    pub(crate) Kind: Fleet, Embedded
+}
 
+impl Kind {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Fleet => "postgres+rabbitmq",
@@ -136,7 +138,7 @@ impl Backend {
             }
             Self::Embedded { everstep, .. } => {
                 let everstep = everstep.as_ref().context("it has stopped")?;
-                Ok(Arc::clone(everstep.handle().store()))
+                Ok(Arc::clone(everstep.coordinator().store()))
             }
         }
     }

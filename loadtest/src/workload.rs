@@ -30,9 +30,11 @@ pub(crate) struct Shape {
     pub(crate) in_flight: usize,
 }
 
-impl Workload {
-    pub(crate) const ALL: [Self; 4] = [Self::Seq5, Self::Seq5One, Self::Sleep30, Self::Fan500];
+everstep_protocol::every! {
+    pub(crate) Workload: Seq5, Seq5One, Sleep30, Fan500
+}
 
+impl Workload {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Seq5 => "seq5",

@@ -267,7 +267,7 @@ pub struct Bulk {
     pub id: String,
     pub operation: String,
     #[serde(rename = "where", default)]
-    pub which: std::collections::BTreeMap<String, String>,
+    pub which: std::collections::BTreeMap<String, serde_json::Value>,
     pub state: String,
     #[serde(default)]
     pub looked_at: u64,
@@ -281,6 +281,23 @@ pub struct Bulk {
     pub created_at: String,
     #[serde(default)]
     pub ended_at: Option<String>,
+}
+
+/// What became of each of a list of ids.
+#[derive(Debug, Deserialize)]
+#[allow(missing_docs, reason = "the fields are those of the HTTP API")]
+pub struct IdsResults {
+    pub results: Vec<IdResult>,
+}
+
+/// What became of one.
+#[derive(Debug, Deserialize)]
+#[allow(missing_docs, reason = "the fields are those of the HTTP API")]
+pub struct IdResult {
+    pub id: String,
+    pub outcome: String,
+    #[serde(default)]
+    pub message: Option<String>,
 }
 
 /// A page of them.

@@ -140,21 +140,21 @@ pub struct StartArgs {
     /// An attribute to find it by; may be given several times. The value is a number, true, false or a text
     #[arg(long = "attribute", value_name = "NAME=VALUE")]
     pub attributes: Vec<String>,
-    /// Start up to 1,000: a file with one JSON object {"id": ..., "input": ...} a line, or - for standard input. All are
-    /// checked before any is created
+    /// Start up to 1,000: a file with one JSON object {"id": ..., "input": ...} a line, or - for standard input. A line may
+    /// have "attributes", "retention", "pin" and "strict" of its own. All are checked before any is created
     #[arg(long, value_name = "FILE.jsonl|-", conflicts_with_all = ["id", "input", "wait", "attributes"])]
     pub batch: Option<String>,
     /// Wait for the end and print the output
     #[arg(long)]
     pub wait: bool,
     /// How long it is kept after its end, such as "30 days"
-    #[arg(long, value_name = "DURATION", conflicts_with = "batch")]
+    #[arg(long, value_name = "DURATION")]
     pub retention: Option<String>,
     /// Pin it to this build, or without one to the build of the worker that takes it up first
-    #[arg(long, value_name = "BUILD", num_args = 0..=1, require_equals = true, default_missing_value = "*", conflicts_with = "batch")]
+    #[arg(long, value_name = "BUILD", num_args = 0..=1, require_equals = true, default_missing_value = "*")]
     pub pin: Option<Pin>,
     /// Refuse the start while no worker serves the workflow; or accept it all the same with --strict=false
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", conflicts_with = "batch")]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub strict: Option<bool>,
 }
 
@@ -298,6 +298,8 @@ pub struct ListArgs {
 pub enum BulkCommand {
     /// Begin one, which goes on in the background; with --dry-run only count
     Start(Box<BulkArgs>),
+    /// Operate up to 1,000 instances of a workflow that are named by their ids, at once, and print what became of each
+    Ids(Box<IdsArgs>),
     /// List them, newest first
     List {
         /// How many, 1 to 200; default 50
@@ -342,12 +344,23 @@ pub struct BulkArgs {
     /// Ended with an error of this name or kind, or parked with this code
     #[arg(long, value_name = "CODE")]
     pub error: Option<String>,
+    /// With this attribute; may be given several times
+    #[arg(long = "attribute", value_name = "NAME=VALUE")]
+    pub attributes: Vec<String>,
     /// Only count
     #[arg(long)]
     pub dry_run: bool,
     /// By what a repetition is known; generated if absent
     #[arg(long)]
     pub id: Option<InstanceId>,
+    /// How
+    #[command(flatten)]
+    pub how: HowArgs,
+}
+
+/// How many instances are operated.
+#[derive(Debug, Args)]
+pub struct HowArgs {
     /// Why; with cancel and terminate
     #[arg(long)]
     pub reason: Option<String>,
@@ -357,6 +370,39 @@ pub struct BulkArgs {
     /// Terminate first what has not ended, with delete
     #[arg(long)]
     pub terminate: bool,
+    /// Run their compensations, with cancel and terminate
+    #[arg(long)]
+    pub rollback: bool,
+    /// Begin again at this step, with restart
+    #[arg(long, value_name = "NAME")]
+    pub from: Option<String>,
+    /// Which call of that name; the first if absent
+    #[arg(long, requires = "from")]
+    pub count: Option<u32>,
+    /// Steps with the same input as before get their outputs from the run before, with restart
+    #[arg(long, conflicts_with = "from")]
+    pub reuse: bool,
+}
+
+/// Options of `bulk ids`.
+#[derive(Debug, Args)]
+pub struct IdsArgs {
+    /// What is done: pause, resume, cancel, terminate, retry, restart or delete
+    pub operation: String,
+    /// The workflow
+    pub workflow: WorkflowName,
+    /// The ids
+    #[arg(required_unless_present = "file")]
+    pub ids: Vec<String>,
+    /// A file with one id a line, or - for standard input; blank lines are passed over
+    #[arg(long, value_name = "FILE|-", conflicts_with = "ids")]
+    pub file: Option<String>,
+    /// By what a repetition is known, 1 to 100 visible ASCII characters; generated if absent
+    #[arg(long, value_name = "KEY")]
+    pub key: Option<String>,
+    /// How
+    #[command(flatten)]
+    pub how: HowArgs,
 }
 
 /// Options of `instances export`.

@@ -13,11 +13,11 @@ mod start;
 use std::io::Write;
 
 use clap::CommandFactory;
+use everstep_client::api::{Answer, Api};
 use everstep_protocol::Namespace;
 
 use crate::{
     args::{Cli, Command, Format, Global},
-    client::{Answer, Client},
     failure::Failure,
     serve,
     settings::{Role, Settings, Sources},
@@ -64,7 +64,7 @@ fn settings_for(
 
 /// What commands that ask a server have.
 struct Asking {
-    client: Client,
+    client: Api,
     url: String,
     namespace: Namespace,
     format: Format,
@@ -73,7 +73,7 @@ struct Asking {
 impl Asking {
     fn new(global: &Global) -> Result<Self, Failure> {
         let (url, namespace) = (global.url.clone(), global.namespace.clone());
-        Ok(Self { client: Client::new(&url, namespace.clone())?, url, namespace, format: global.output })
+        Ok(Self { client: Api::new(&url, namespace.clone())?, url, namespace, format: global.output })
     }
 
     /// Prints an answer: as it is for programs, through `table` for people.

@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, io, process::ExitCode};
 
-use serde::Deserialize;
+use everstep_client::{Error, Problem};
 
 /// A failed command.
 #[derive(Debug)]
@@ -37,23 +37,23 @@ pub enum Failure {
     Other(anyhow::Error),
 }
 
-/// A problem as the server tells it (RFC 9457). Fields that this version does not know are ignored.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub struct Problem {
-    /// The HTTP status.
-    pub status: u16,
-    /// The code, by which scripts and the error pages know it.
-    pub code: String,
-    /// What is wrong.
-    pub detail: String,
-    /// What to do about it.
-    pub hint: Option<String>,
-    /// Sending the same again does no harm and may help.
-    pub retry_safe: bool,
-}
-
 impl Failure {
+    /// A failed request, with an advice that is safe where it may have arrived.
+    pub fn advising(error: Error, advice: &str) -> Self {
+        match error {
+            Error::Url { url, reason } => Self::Usage(format!("--url {url:?} is refused: {reason}")),
+            Error::Problem(problem) => Self::Problem(problem),
+            Error::Unreachable { url, reason, is_sent, .. } => {
+                let advice = if is_sent { advice } else { "nothing was sent, trying again is safe" };
+                Self::Unreachable { url, reason, advice: advice.to_owned() }
+            }
+            Error::Alien { url, status, .. } => {
+                Self::Other(anyhow::anyhow!("{url} answered {status}; is it an everstep coordinator?"))
+            }
+            Error::Name(_) | Error::Attributes(_) | Error::Value { .. } => Self::Usage(error.to_string()),
+        }
+    }
+
     /// The exit code; [`crate::args::EXIT_CODES`] says what each means.
     #[must_use]
     pub fn exit_code(&self) -> ExitCode {
@@ -116,6 +116,12 @@ impl Failure {
     pub fn is_broken_pipe(&self) -> bool {
         let Self::Other(error) = self else { return false };
         error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::advising(error, "trying again is safe")
     }
 }
 

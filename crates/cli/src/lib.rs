@@ -5,7 +5,6 @@
 
 pub mod answer;
 pub mod args;
-pub mod client;
 pub mod commands;
 pub mod failure;
 pub mod serve;

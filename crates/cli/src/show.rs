@@ -131,7 +131,8 @@ pub fn bulks(bulks: &[Bulk]) -> String {
     let mut table =
         table(&["ID", "OPERATION", "WHERE", "STATE", "LOOKED AT", "MATCHED", "DONE", "REFUSED", "BEGAN AT"]);
     for bulk in bulks {
-        let conditions: Vec<_> = bulk.which.iter().map(|(field, value)| format!("{field} {value}")).collect();
+        let conditions: Vec<_> =
+            bulk.which.iter().map(|(field, value)| format!("{field} {}", words(value))).collect();
         table.add_row([
             plain(&bulk.id),
             plain(&bulk.operation),
@@ -145,6 +146,11 @@ pub fn bulks(bulks: &[Bulk]) -> String {
         ]);
     }
     finish(table)
+}
+
+/// A text without its quotes, anything else as JSON.
+fn words(value: &serde_json::Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 fn children(children: &[Child]) -> String {

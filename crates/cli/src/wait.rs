@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use everstep_client::api::{Answer, Api};
 use everstep_protocol::{InstanceId, WorkflowName};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{
     answer::{self, Instance},
-    client::{Answer, Client},
     failure::Failure,
     show,
 };
@@ -18,11 +18,7 @@ const ASK_LAST: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Waits until the instance has ended, with a spinner on standard error if that is a terminal.
-pub async fn until_ended(
-    client: &Client,
-    workflow: &WorkflowName,
-    id: &InstanceId,
-) -> Result<Answer, Failure> {
+pub async fn until_ended(client: &Api, workflow: &WorkflowName, id: &InstanceId) -> Result<Answer, Failure> {
     // Draws nothing unless standard error is a terminal.
     let bar = ProgressBar::new_spinner();
     bar.set_style(
@@ -35,7 +31,7 @@ pub async fn until_ended(
 }
 
 async fn ask(
-    client: &Client,
+    client: &Api,
     workflow: &WorkflowName,
     id: &InstanceId,
     bar: &ProgressBar,
@@ -44,7 +40,7 @@ async fn ask(
     let mut heard = Instant::now();
     let mut asked_a_person = false;
     loop {
-        match client.instance(workflow, id).await {
+        match client.instance(workflow, id).await.map_err(Failure::from) {
             Ok(answer) => {
                 heard = Instant::now();
                 let instance: Instance = answer::read(&answer.text)?;

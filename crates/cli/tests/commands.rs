@@ -1,5 +1,5 @@
 //! Whole-command snapshots: exit code, both outputs, and what the server was asked. Proves the command line, the requests and
-//! the output of every command. Not: that a real server answers like this, which crates/coordinator/tests/http.rs does.
+//! the output of every command. Not: that a real server answers like this, which crates/coordinator/tests/http does.
 
 mod support;
 
@@ -168,6 +168,43 @@ fn many_instances_are_operated_at_once() {
 }
 
 #[test]
+fn p33_conditions_and_options_of_a_bulk_are_sent() {
+    let bulk = r#"{"namespace":"default","id":"b-1","operation":"restart","where":{"attributes":{"vip":true},"status":"errored"},"state":"running","created_at":"2026-01-02T03:04:05.000006Z","ended_at":null}"#;
+    let rig = one("POST /v1/default/bulk", 201, bulk.to_owned());
+    let restart =
+        ["bulk", "start", "restart", "--status", "errored", "--attribute", "vip=true", "--id", "b-1"];
+    assert_snapshot!(
+        "bulk_restart_from",
+        rig.run(&[&restart[..], &["--from", "charge", "--count", "2"]].concat())
+    );
+    assert_snapshot!("bulk_restart_reuse", rig.run(&[&restart[..], &["--reuse"]].concat()));
+    let roll_back = ["bulk", "start", "terminate", "--status", "open", "--rollback", "--id", "b-1"];
+    assert_snapshot!("bulk_rollback", rig.run(&roll_back));
+}
+
+#[test]
+fn b136_many_are_named_by_arguments_a_file_or_standard_input() {
+    let route = "POST /v1/default/workflows/fulfil/instances:operate";
+    let done = r#"{"results":[{"id":"o-1","outcome":"done","retry_safe":true},{"id":"o-2","outcome":"done","retry_safe":true}]}"#;
+    let delete = ["bulk", "ids", "delete", "fulfil"];
+    let rig = || one(route, 200, done.to_owned());
+    assert_snapshot!("bulk_ids", rig().run(&[&delete[..], &["o-1", "o-2", "--terminate"]].concat()));
+    let file = rig().file("ids.txt", "o-1\n\n  o-2  \n");
+    assert_snapshot!("bulk_ids_file", file.run(&[&delete[..], &["--file", "ids.txt"]].concat()));
+    let standard = rig().input("o-1\no-2\n");
+    assert_snapshot!("bulk_ids_standard", standard.run(&[&delete[..], &["--file", "-"]].concat()));
+    let json = [&delete[..], &["o-1", "o-2", "--output", "json"]].concat();
+    assert_snapshot!("bulk_ids_json", rig().run(&json));
+    let mixed = r#"{"results":[{"id":"o-1","outcome":"not_found","message":"there is no instance o-1 of workflow fulfil","retry_safe":true},{"id":"o-2","outcome":"unknown","message":"it is not known","retry_safe":true}]}"#;
+    let key = [&delete[..], &["o-1", "o-2", "--key", "k-1"]].concat();
+    assert_snapshot!("bulk_ids_mixed", one(route, 200, mixed.to_owned()).run(&key));
+    assert_snapshot!("bulk_ids_none", Rig::new(Vec::new()).run(&delete));
+    let refused = problem(422, "ids", "ids has 0 items and is refused", false);
+    let empty = one(route, 422, refused).file("ids.txt", "\n");
+    assert_snapshot!("bulk_ids_empty_file", empty.run(&[&delete[..], &["--file", "ids.txt"]].concat()));
+}
+
+#[test]
 fn start_takes_a_batch_from_a_file() {
     let route = "POST /v1/default/workflows/fulfil/instances:batch";
     let results = r#"{"results":[{"outcome":"created","workflow":"fulfil","id":"o-1","retry_safe":true},{"outcome":"exists","workflow":"fulfil","id":"o-2","status":"complete","retry_safe":true}]}"#;
@@ -177,6 +214,10 @@ fn start_takes_a_batch_from_a_file() {
     assert_snapshot!("start_batch", rig(results).run(&args));
     let conflict = r#"{"results":[{"outcome":"created","id":"o-1","retry_safe":true},{"outcome":"conflict","id":"o-2","status":"open","code":"conflict","message":"another input","retry_safe":false}]}"#;
     assert_snapshot!("start_batch_conflict", rig(conflict).run(&args));
+    let own = "{\"id\": \"o-1\"}\n{\"id\": \"o-2\", \"retention\": {\"failed\": \"90 days\"}, \"pin\": \"v-7\", \"strict\": false}\n";
+    let options = ["--retention", "7 days", "--pin", "--strict"];
+    let rig = one(route, 200, results.to_owned()).file("orders.jsonl", own);
+    assert_snapshot!("start_batch_options", rig.run(&[&args[..], &options].concat()));
     let bad = "{\"id\": \"o-1\"}\n{\"id\": \"a b\"}\n";
     assert_snapshot!("start_batch_bad_line", Rig::new(Vec::new()).file("orders.jsonl", bad).run(&args));
     assert_snapshot!("start_batch_and_id", Rig::new(Vec::new()).run(&[&args[..], &["--id", "x"]].concat()));

@@ -41,6 +41,9 @@ pub enum Error {
         /// Why.
         error: Box<Error>,
     },
+    /// A list of instances has too few or too many ids.
+    #[error("a list of {0} ids is refused, it must have 1 to {max}; nothing was done", max = crate::IDS_MAX)]
+    IdsSize(usize),
     /// A restart names a step that the instance has not called. Nothing has changed.
     #[error("restart from {0} is refused: the instance has not called it; nothing has changed")]
     UnknownStep(String),
@@ -86,6 +89,7 @@ impl Error {
             Self::Settings(_)
             | Self::BatchSize(_)
             | Self::BatchItem { .. }
+            | Self::IdsSize(_)
             | Self::Undecided { .. }
             | Self::UnknownStep(_)
             | Self::JournalTooLarge { .. } => ErrorKind::Refused,

@@ -1,8 +1,10 @@
 //! What the HTTP API, the CLI's embedded mode and tests ask of a running coordinator.
 
+pub(crate) mod act;
 pub(crate) mod bulk;
 mod control;
 
+pub use act::{Each, IDS_MAX};
 pub use bulk::{BulkBegun, BulkCount};
 
 use std::{

@@ -11,6 +11,7 @@
 //! | --- | --- |
 //! | `POST /v1/{namespace}/workflows/{workflow}/instances` | start an instance |
 //! | `POST /v1/{namespace}/workflows/{workflow}/instances:batch` | start up to 1,000 |
+//! | `POST /v1/{namespace}/workflows/{workflow}/instances:operate` | one operation on up to 1,000, named by their ids |
 //! | `GET /v1/{namespace}/workflows/{workflow}/instances` | list those of a workflow |
 //! | `GET /v1/{namespace}/instances` | list all of a namespace |
 //! | `GET /v1/{namespace}/workflows/{workflow}/instances/{id}` | one instance; `?wait=30s` waits for its end |
@@ -30,6 +31,7 @@
 //! | `GET /v1/{namespace}/rejected` | messages that could not be accepted |
 //! | `GET /healthz`, `/readyz`, `/metrics` | for probes and Prometheus |
 
+mod act;
 mod batch;
 mod bulk;
 mod control;
@@ -40,6 +42,7 @@ mod guard;
 mod health;
 mod instances;
 mod journal;
+mod operate;
 mod problem;
 mod reason;
 mod rejected;
@@ -149,10 +152,11 @@ pub fn router(handle: Handle) -> Router {
         .with_state(handle)
 }
 
-/// The one route whose body may be larger than a single start's.
+/// The routes about many instances, whose bodies may be larger than a single start's.
 fn batch(body_max: usize) -> Router<Handle> {
     Router::new()
         .route("/v1/{namespace}/workflows/{workflow}/instances:batch", post(batch::start))
+        .route("/v1/{namespace}/workflows/{workflow}/instances:operate", post(operate::operate))
         .method_not_allowed_fallback(guard::wrong_method)
         .layer(DefaultBodyLimit::disable())
         .layer(RequestBodyLimitLayer::new(body_max.max(BATCH_BODY_BYTES)))

@@ -13,6 +13,7 @@
 //! | deadlines | ends what was cancelled and did not end in time | 1 s | duty `timers` |
 //! | letters | carries letters between instances | as they are written, 1 s | every coordinator its own, duty `timers` the rest |
 //! | dispatch | offers what waits in the store | 0.5 s | duty `dispatch` |
+//! | unserved | names and counts what is ready and has no worker | 15 s | duty `dispatch` |
 //! | outbox | publishes lifecycle messages, and again what was not confirmed | as it comes, 5 s | every coordinator, duty `outbox` |
 //! | rejections | records what can never be accepted | as it comes | every coordinator |
 //! | measure | measures what rejected records take, and stops the intake of a namespace at the bound | 5 s | every coordinator |
@@ -40,5 +41,7 @@ mod turn;
 pub use chance::{Chance, SystemChance};
 pub use coordinator::Coordinator;
 pub use error::{Error, ErrorKind};
-pub use handle::{BATCH_STARTS_MAX, BulkBegun, BulkCount, EventRequest, Handle, Health, StartRequest};
+pub use handle::{
+    BATCH_STARTS_MAX, BulkBegun, BulkCount, Each, EventRequest, Handle, Health, IDS_MAX, StartRequest,
+};
 pub use settings::Settings;

@@ -1,4 +1,4 @@
-//! What a coordinator counts. Labels are bounded: never an id, never a text from outside.
+//! What a coordinator counts. Labels are bounded: never an id, never a text from outside but the names of 20 queues.
 
 use prometheus::{
     Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
@@ -22,6 +22,7 @@ pub(crate) struct Metrics {
     pub(crate) rejected: IntCounterVec,
     pub(crate) rejected_bytes: IntGaugeVec,
     pub(crate) intake_stopped: IntGaugeVec,
+    pub(crate) unserved: IntGaugeVec,
     pub(crate) sessions: IntGauge,
     pub(crate) sessions_ended: IntCounterVec,
     pub(crate) timer_lateness: HistogramVec,
@@ -89,6 +90,12 @@ impl Metrics {
                 "1 if starts stay in the queue because rejected records have reached their bound.",
                 "namespace",
             ),
+            unserved: gauges(
+                "everstep_unserved",
+                "Instances and remote steps that are ready and that no worker serves, up to 10,000 each, by workflow or pool, at \
+                 most 20; of the coordinator that offers.",
+                "queue",
+            ),
             sessions: keep(
                 &registry,
                 IntGauge::new("everstep_sessions", "Live sessions as this coordinator knows them."),
@@ -98,17 +105,7 @@ impl Metrics {
                 "Sessions ended by this coordinator, by cause.",
                 "cause",
             ),
-            timer_lateness: keep(
-                &registry,
-                HistogramVec::new(
-                    HistogramOpts::new(
-                        "everstep_timer_lateness_seconds",
-                        "From due to the scan that found it.",
-                    )
-                    .buckets(seconds),
-                    &[],
-                ),
-            ),
+            timer_lateness: keep(&registry, lateness(seconds)),
             leases_unconfirmed: counter(
                 "everstep_leases_unconfirmed_total",
                 "Leases ended because their holder never confirmed them.",
@@ -128,6 +125,11 @@ impl Metrics {
             registry,
         }
     }
+}
+
+fn lateness(buckets: Vec<f64>) -> prometheus::Result<HistogramVec> {
+    let opts = HistogramOpts::new("everstep_timer_lateness_seconds", "From due to the scan that found it.");
+    HistogramVec::new(opts.buckets(buckets), &[])
 }
 
 fn keep<C: Collector + Clone + 'static>(registry: &Registry, collector: prometheus::Result<C>) -> C {

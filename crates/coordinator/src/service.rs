@@ -17,6 +17,7 @@ pub(crate) mod rejections;
 pub(crate) mod sessions;
 pub(crate) mod starts;
 pub(crate) mod timers;
+pub(crate) mod unserved;
 pub(crate) mod watch;
 
 pub(crate) use sessions::refresh as refresh_sessions;

@@ -237,6 +237,9 @@ impl Batch {
             self.fold.pin(head);
         }
         self.fold.attributes(head, &start.attributes);
+        if !start.attributes.is_empty() {
+            self.loaded.rows.attributed.insert(head.uid);
+        }
         let place = room.take(&head.namespace, &head.workflow, head.pin.as_ref(), None);
         let taker = match place {
             Place::Direct(session) => room.taker(session, head, head.pin.as_ref()),
@@ -566,9 +569,11 @@ fn overlay(rows: &mut Rows, uid: InstanceUid, change: Change, now: Timestamp) {
         Change::Parent(parent) => {
             rows.parents.insert(uid, parent);
         }
+        Change::Attribute(_) => {
+            rows.attributed.insert(uid);
+        }
         // No decision reads them.
-        Change::Attribute(_)
-        | Change::Attributes(_)
+        Change::Attributes(_)
         | Change::State(_)
         | Change::Outbox(_)
         | Change::Cut(_)

@@ -1,14 +1,14 @@
 //! Operations on many instances (rule P33): what is done, to which instances, and how far it has come. Each instance is operated
 //! by an input of its own, under an id that follows from the bulk's, so that it is done once however often a page is repeated.
 
-use everstep_protocol::{Millis, Timestamp, WorkflowName};
+use everstep_protocol::{Attribute, Call, Millis, Timestamp, WorkflowName};
 use serde::{Deserialize, Serialize};
 
 use crate::{status::StatusWord, transition::Operation};
 
-/// What is done to each instance.
+/// What is done to each instance. A field of a newer version is not passed over: without it something else would be done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "operation", rename_all = "snake_case")]
+#[serde(tag = "operation", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Act {
     /// Let what runs finish, and start nothing more.
     Pause,
@@ -22,23 +22,52 @@ pub enum Act {
         /// How long it may take.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         within: Option<Millis>,
+        /// Its compensations run when it ends with that (rule P38).
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        rollback: bool,
     },
     /// End it now.
     Terminate {
         /// Why.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
+        /// Its compensations run before (rule P38).
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        rollback: bool,
     },
     /// Let a parked one go on.
     Retry,
-    /// Run it again from the beginning.
-    Restart,
+    /// Run it again.
+    Restart {
+        /// What of the run before stays.
+        #[serde(default, skip_serializing_if = "Again::is_whole")]
+        how: Again,
+    },
     /// Remove every trace of it.
     Delete {
         /// An open one is terminated first.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         terminate: bool,
     },
+}
+
+/// How an instance is run again (rule P31).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Again {
+    /// From the beginning.
+    #[default]
+    Whole,
+    /// From this call on; what came before stays.
+    From(Call),
+    /// From the beginning; steps with the same input as before get their outputs from the run before (rule L4).
+    Reuse,
+}
+
+impl Again {
+    fn is_whole(&self) -> bool {
+        *self == Self::Whole
+    }
 }
 
 impl Act {
@@ -49,11 +78,27 @@ impl Act {
             Self::Pause => Operation::Pause,
             Self::Resume => Operation::Resume,
             Self::Cancel { .. } => Operation::Cancel,
-            Self::Terminate { .. } => Operation::Terminate,
+            Self::Terminate { rollback: true, .. } => Operation::Rollback,
+            Self::Terminate { rollback: false, .. } => Operation::Terminate,
             Self::Retry => Operation::Retry,
-            Self::Restart => Operation::Restart,
+            Self::Restart { .. } => Operation::Restart,
             Self::Delete { .. } => Operation::Delete,
         }
+    }
+
+    /// The word that it is asked for by: a rollback is a way to terminate.
+    #[must_use]
+    pub const fn word(&self) -> &'static str {
+        match self.operation() {
+            Operation::Rollback => Operation::Terminate.word(),
+            other => other.word(),
+        }
+    }
+
+    /// Whether each is prepared from its whole journal, which takes memory.
+    #[must_use]
+    pub const fn reads_journals(&self) -> bool {
+        matches!(self, Self::Restart { how: Again::From(_) | Again::Reuse })
     }
 
     /// Whether no instance that has ended allows it.
@@ -61,7 +106,7 @@ impl Act {
     pub const fn is_for_open(&self) -> bool {
         match self {
             Self::Pause | Self::Resume | Self::Cancel { .. } | Self::Terminate { .. } | Self::Retry => true,
-            Self::Restart | Self::Delete { .. } => false,
+            Self::Restart { .. } | Self::Delete { .. } => false,
         }
     }
 }
@@ -131,6 +176,9 @@ pub struct Which {
     /// Ended with an error of this name or kind, or parked with this code.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// With all these attributes. The store finds instances by them, as by their workflow.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub attributes: Vec<Attribute>,
 }
 
 /// What of an instance the conditions are about.
@@ -162,7 +210,7 @@ impl Which {
         }
     }
 
-    /// Whether an instance, which is of the workflow and was found by status, fulfils the other conditions. The status counts as
+    /// Whether an instance, which is of the workflow, has the attributes and was found by status, fulfils the other conditions. The status counts as
     /// it was seen; by the time of the operation it may have changed, and then the operation is allowed or refused by that.
     #[must_use]
     pub fn fits(&self, candidate: &Candidate<'_>) -> bool {
@@ -220,10 +268,12 @@ pub enum State {
     Stopped,
 }
 
-impl State {
+everstep_protocol::every! {
     /// Every state, in the order of their codes.
-    pub const ALL: [Self; 3] = [Self::Running, Self::Done, Self::Stopped];
+    pub State: Running, Done, Stopped
+}
 
+impl State {
     /// The number that stores keep. Never changes.
     #[must_use]
     pub const fn code(self) -> i16 {
@@ -266,6 +316,8 @@ pub struct Progress {
 
 #[cfg(test)]
 mod tests {
+    use everstep_protocol::CallKind;
+
     use super::*;
 
     fn candidate(status: StatusWord, created: i64, ended: Option<i64>) -> Candidate<'static> {
@@ -304,13 +356,14 @@ mod tests {
     #[test]
     fn p33_what_only_open_instances_allow_looks_at_those_alone() {
         let all = Which::default();
-        let terminate = Act::Terminate { reason: None };
+        let terminate = Act::Terminate { reason: None, rollback: false };
+        let roll_back = Act::Terminate { reason: None, rollback: true };
         assert_eq!(all.statuses(&terminate), Some(Statuses::Open));
-        assert_eq!(all.statuses(&Act::Restart), None);
+        assert_eq!(all.statuses(&Act::Restart { how: Again::Whole }), None);
         let errored = Which { status: Some(Statuses::Only(StatusWord::Errored)), ..Which::default() };
         assert_eq!(errored.statuses(&terminate), errored.status);
         for status in StatusWord::ALL.into_iter().filter(|status| status.is_ended()) {
-            for act in [Act::Pause, Act::Resume, Act::Retry, terminate.clone()] {
+            for act in [Act::Pause, Act::Resume, Act::Retry, terminate.clone(), roll_back.clone()] {
                 assert_eq!(act.operation().on(status), crate::transition::Outcome::Refused);
             }
         }
@@ -320,9 +373,15 @@ mod tests {
     fn p33_what_is_kept_is_read_back() {
         let which =
             Which { status: Some(Statuses::Open), created_before: Some(Timestamp(5)), ..Which::default() };
+        let call = Call { kind: CallKind::Step, name: "charge".parse().unwrap(), count: 2 };
+        let which = Which { attributes: vec![Attribute::from_words("vip=true").unwrap()], ..which };
         for act in [
             Act::Pause,
-            Act::Cancel { reason: Some("old".to_owned()), within: Some(Millis(5)) },
+            Act::Cancel { reason: Some("old".to_owned()), within: Some(Millis(5)), rollback: true },
+            Act::Terminate { reason: None, rollback: true },
+            Act::Restart { how: Again::Whole },
+            Act::Restart { how: Again::From(call) },
+            Act::Restart { how: Again::Reuse },
             Act::Delete { terminate: true },
         ] {
             let bulk = Bulk { act, which: which.clone() };
@@ -331,6 +390,10 @@ mod tests {
         }
         let of_tomorrow = r#"{"act":{"operation":"delete"},"which":{"of_tomorrow":1}}"#;
         assert!(Bulk::from_text(of_tomorrow).is_err(), "fewer conditions would mean more instances");
+        let of_tomorrow = r#"{"act":{"operation":"terminate","softly":true},"which":{"status":"open"}}"#;
+        assert!(Bulk::from_text(of_tomorrow).is_err(), "it would be done another way");
+        let of_before = r#"{"act":{"operation":"restart"},"which":{"status":"errored"}}"#;
+        assert_eq!(Bulk::from_text(of_before).unwrap().act, Act::Restart { how: Again::Whole });
         for state in State::ALL {
             assert_eq!(State::from_code(state.code()), Some(state));
         }

@@ -20,10 +20,12 @@ pub enum Status {
     Cancelled,
 }
 
-impl Status {
+everstep_protocol::every! {
     /// Every status, in the order of their codes.
-    pub const ALL: [Self; 5] = [Self::Open, Self::Complete, Self::Errored, Self::Terminated, Self::Cancelled];
+    pub Status: Open, Complete, Errored, Terminated, Cancelled
+}
 
+impl Status {
     /// The number that stores keep. Never changes.
     #[must_use]
     pub const fn code(self) -> i16 {

@@ -233,12 +233,10 @@ impl What {
                 needs.remotes.push((instance, *call));
                 needs.waits.push((instance, *call));
             }
-            Self::Restart { operation, prepared } => {
+            Self::Restart { operation, .. } => {
                 needs.runnable.push(instance);
                 needs.operations.push((instance, operation.clone()));
-                if prepared.is_none() {
-                    needs.firsts.push(instance);
-                }
+                needs.firsts.push(instance);
             }
             Self::Terminate { operation, .. }
             | Self::Rollback { operation, .. }

@@ -57,10 +57,12 @@ pub enum WaitKind {
     Instance,
 }
 
-impl WaitKind {
+everstep_protocol::every! {
     /// Every kind, in the order of their codes.
-    pub const ALL: [Self; 5] = [Self::Sleep, Self::Retry, Self::Remote, Self::Event, Self::Instance];
+    pub WaitKind: Sleep, Retry, Remote, Event, Instance
+}
 
+impl WaitKind {
     /// The number that stores keep. Never changes.
     #[must_use]
     pub const fn code(self) -> i16 {
@@ -173,6 +175,8 @@ pub struct Rows {
     pub controls: HashMap<InstanceUid, Control>,
     /// The first entry of the current run, which holds the input.
     pub firsts: HashMap<InstanceUid, everstep_protocol::journal::Entry>,
+    /// Of the instances whose first entry was asked for, those that have attributes.
+    pub attributed: std::collections::HashSet<InstanceUid>,
     /// When ended instances are to be deleted.
     pub expiries: HashMap<InstanceUid, Timestamp>,
     /// Letters that nobody has taken yet, by their numbers.
@@ -196,7 +200,7 @@ pub struct Needs {
     pub remotes: Vec<(InstanceUid, CallHash)>,
     /// Control operations.
     pub operations: Vec<(InstanceUid, String)>,
-    /// Instances whose first entry is needed.
+    /// Instances whose first entry is needed, and whether they have attributes.
     pub firsts: Vec<InstanceUid>,
     /// Instances whose time of deletion is needed.
     pub expiries: Vec<InstanceUid>,

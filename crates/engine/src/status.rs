@@ -43,21 +43,12 @@ pub struct Sides {
     pub steps_leased: bool,
 }
 
-impl StatusWord {
+everstep_protocol::every! {
     /// Every status.
-    pub const ALL: [Self; 10] = [
-        Self::Queued,
-        Self::Running,
-        Self::Waiting,
-        Self::Pausing,
-        Self::Paused,
-        Self::Attention,
-        Self::Complete,
-        Self::Errored,
-        Self::Terminated,
-        Self::Cancelled,
-    ];
+    pub StatusWord: Queued, Running, Waiting, Pausing, Paused, Attention, Complete, Errored, Terminated, Cancelled
+}
 
+impl StatusWord {
     /// The word.
     #[must_use]
     pub const fn word(self) -> &'static str {

@@ -41,20 +41,12 @@ pub enum Outcome {
     Refused,
 }
 
-impl Operation {
+everstep_protocol::every! {
     /// Every operation.
-    pub const ALL: [Self; 9] = [
-        Self::Pause,
-        Self::Resume,
-        Self::Cancel,
-        Self::Terminate,
-        Self::Rollback,
-        Self::Retry,
-        Self::Restart,
-        Self::Delete,
-        Self::Pin,
-    ];
+    pub Operation: Pause, Resume, Cancel, Terminate, Rollback, Retry, Restart, Delete, Pin
+}
 
+impl Operation {
     /// The word in routes, commands and messages.
     #[must_use]
     pub const fn word(self) -> &'static str {

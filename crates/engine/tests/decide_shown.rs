@@ -98,6 +98,25 @@ fn p37_a_start_has_attributes_and_a_new_run_has_those_of_its_beginning() {
 }
 
 #[test]
+fn p37_a_new_run_removes_attributes_only_where_there_are_some() {
+    let restart = |operation: &str| What::Restart { operation: operation.to_owned(), prepared: None };
+    let mut store = Store::held();
+    let out = store.tell(restart("none"));
+    assert!(out.writes.attributes.is_empty() && out.writes.attribute_resets.is_empty());
+    // What the code has set since is removed, also where that stands in the same batch.
+    let mut store = Store::held();
+    let (session, report) = store.next_report(|report| report.attributes = vec![attribute("a=1")]);
+    let mut other = store.clone();
+    store.tell(reported(session, report.clone()));
+    let out = store.tell(restart("some"));
+    assert_eq!((shown(&out), out.writes.attribute_resets.clone()), (vec![], vec![uid(1)]));
+    let out = other.batch(&[on(uid(1), reported(session, report)), on(uid(1), restart("some"))]);
+    assert_eq!((shown(&out), other.tables.attributes.len()), (vec![], 0));
+    let out = store.tell(restart("gone by now"));
+    assert!(out.writes.attribute_resets.is_empty());
+}
+
+#[test]
 fn p37_what_is_deleted_shows_nothing() {
     let mut store = Store::held();
     let (session, mut last) = store.next_report(|report| report.state = Some(json("1")));

@@ -40,7 +40,7 @@ use everstep_protocol::{
     WorkflowName,
     name::NameError,
     payload::PayloadError,
-    start::{Retention, StartReply},
+    start::{Retention, StartOutcome, StartReply},
     topology,
 };
 use everstep_sdk::{Registry, RegistryError, host::Definition};
@@ -49,6 +49,8 @@ use everstep_worker::{OnStuck, Worker};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
+pub use everstep_sdk::SendEvent;
+pub use everstep_store::StatusWord as Status;
 pub use instance::{InstanceHandle, OperationError, ResultError};
 
 /// Settings of the coordinator half.
@@ -87,6 +89,9 @@ pub enum EmbeddedError {
     /// The input has no JSON form.
     #[error(transparent)]
     Input(#[from] PayloadError),
+    /// An instance was not started.
+    #[error("it was not started: {}", .0.message.as_deref().unwrap_or("the id is taken by an instance with another input"))]
+    NotStarted(Box<StartReply>),
     /// A thread could not be started.
     #[error("a thread could not be started: {0}")]
     Thread(#[from] std::io::Error),
@@ -100,36 +105,6 @@ pub struct Builder {
     registry: Registry,
     coordinator: CoordinatorSettings,
     worker: WorkerSettings,
-}
-
-/// Which event to send.
-#[derive(Clone, Copy, Debug)]
-pub struct SendEvent<'a> {
-    kind: &'a str,
-    key: Option<&'a str>,
-    id: Option<&'a str>,
-}
-
-impl<'a> SendEvent<'a> {
-    /// An event of this type.
-    #[must_use]
-    pub const fn new(kind: &'a str) -> Self {
-        Self { kind, key: None, id: None }
-    }
-
-    /// With a correlation key.
-    #[must_use]
-    pub const fn key(mut self, key: &'a str) -> Self {
-        self.key = Some(key);
-        self
-    }
-
-    /// With an id of its own, by which a repetition is known.
-    #[must_use]
-    pub const fn id(mut self, id: &'a str) -> Self {
-        self.id = Some(id);
-        self
-    }
 }
 
 /// A running embedded system. Dropped without [`Embedded::stop`] it stops as after a crash: safely.
@@ -156,7 +131,33 @@ impl Embedded {
         }
     }
 
-    /// Starts an instance, and answers when it is safe on disk. With an id it can be repeated without harm (rule P27).
+    /// Starts an instance, and answers with a handle on it when it is safe on disk. With an id it can be repeated without harm: the
+    /// same input meets the same instance (rule P27).
+    ///
+    /// ```
+    /// # use everstep::embedded::{Embedded, SendEvent};
+    /// # async fn example(everstep: &Embedded) -> Result<(), Box<dyn std::error::Error>> {
+    /// let order = everstep.start("fulfil", Some("o-17"), &vec!["book"]).await?;
+    /// order.send_event(&SendEvent::new("approval").id("approval-17"), &true).await?;
+    /// let receipt: String = order.result().await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// Errors: [`EmbeddedError::NotStarted`] where the id has another input, or the start is refused for another reason.
+    pub async fn start<I: Serialize + ?Sized>(
+        &self,
+        workflow: &str,
+        id: Option<&str>,
+        input: &I,
+    ) -> Result<InstanceHandle, EmbeddedError> {
+        let reply = self.start_instance(workflow, id, input).await?;
+        match (reply.outcome, &reply.id) {
+            (StartOutcome::Created | StartOutcome::Exists, Some(id)) => self.handle(workflow, id),
+            _ => Err(EmbeddedError::NotStarted(Box::new(reply))),
+        }
+    }
+
+    /// The same, with an answer that tells a new instance from one that there was, and says why nothing was started.
     pub async fn start_instance<I: Serialize + ?Sized>(
         &self,
         workflow: &str,
@@ -222,19 +223,7 @@ impl Embedded {
         event: &SendEvent<'_>,
         payload: &P,
     ) -> Result<Answer, EmbeddedError> {
-        let name = NameKey {
-            namespace: Namespace::default(),
-            workflow: WorkflowName::new(workflow)?,
-            id: InstanceId::new(id)?,
-        };
-        let known_by = event.id.map_or_else(|| InstanceUid::generate().to_string(), str::to_owned);
-        let request = EventRequest {
-            kind: EventType::new(event.kind)?,
-            key: event.key.map(EventKey::new).transpose()?,
-            id: EventId { app_id: String::new(), id: known_by },
-            payload: Payload::encode(payload)?,
-        };
-        Ok(self.handle.send_event(name, request).await?)
+        Ok(self.handle.send_event(name(workflow, id)?, event_request(event, payload)?).await?)
     }
 
     /// What the store says of an instance.
@@ -242,8 +231,8 @@ impl Embedded {
         Ok(self.handle.store().instance(&name(workflow, id)?).await?)
     }
 
-    /// A handle on one instance: look at it, and operate it. It need not exist.
-    pub fn of(&self, workflow: &str, id: &str) -> Result<InstanceHandle, EmbeddedError> {
+    /// A handle on one instance: wait for its end, send it events, operate it. It need not exist.
+    pub fn handle(&self, workflow: &str, id: &str) -> Result<InstanceHandle, EmbeddedError> {
         Ok(InstanceHandle::new(self.handle.clone(), name(workflow, id)?))
     }
 
@@ -257,9 +246,9 @@ impl Embedded {
         Ok(Ended { consumer })
     }
 
-    /// The coordinator's handle: everything that the HTTP API offers.
+    /// The coordinator itself: everything that the HTTP API offers.
     #[must_use]
-    pub const fn handle(&self) -> &Handle {
+    pub const fn coordinator(&self) -> &Handle {
         &self.handle
     }
 
@@ -359,6 +348,19 @@ fn read_attributes(object: serde_json::Value) -> Result<Vec<Attribute>, Embedded
     let object = serde_json::from_value(object);
     let object = object.map_err(|_| AttributeError::NoPair("what is no object".to_owned()))?;
     Ok(everstep_protocol::attribute::read(&object)?)
+}
+
+fn event_request<P: Serialize + ?Sized>(
+    event: &SendEvent<'_>,
+    payload: &P,
+) -> Result<EventRequest, EmbeddedError> {
+    let known_by = event.event_id().map_or_else(|| InstanceUid::generate().to_string(), str::to_owned);
+    Ok(EventRequest {
+        kind: EventType::new(event.kind())?,
+        key: event.correlation_key().map(EventKey::new).transpose()?,
+        id: EventId { app_id: String::new(), id: known_by },
+        payload: Payload::encode(payload)?,
+    })
 }
 
 fn name(workflow: &str, id: &str) -> Result<NameKey, EmbeddedError> {

@@ -21,6 +21,8 @@
 //! * on a **fleet**: [`fleet`] makes a worker that serves it, next to coordinators that own the state in PostgreSQL;
 //! * **embedded**: with the feature `embedded`, `embedded::Embedded` runs everything in this process on one SQLite file.
 //!
+//! A program that serves nothing but starts instances and waits for them uses the feature `client`.
+//!
 //! Everything that workflow code is written against is re-exported here from the SDK.
 
 mod fleet;
@@ -46,6 +48,22 @@ pub mod embedded;
 /// ```
 #[cfg(feature = "check")]
 pub use everstep_check as check;
+
+/// What a program outside of the fleet asks of it, with the feature `client`: start an instance, send it an event, wait for its
+/// result, operate it, over the HTTP API. [`embedded`] has the same by the same names.
+///
+/// ```no_run
+/// use everstep::client::{Client, SendEvent};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let everstep = Client::new("http://127.0.0.1:7070")?;
+/// let order = everstep.start("fulfil", Some("o-17"), &vec!["book"]).await?;
+/// order.send_event(&SendEvent::new("approval").id("approval-17"), &true).await?;
+/// let receipt: String = order.result().await?;
+/// # Ok(()) }
+/// ```
+#[cfg(feature = "client")]
+pub use everstep_client as client;
 
 pub use everstep_sdk::*;
 pub use fleet::{Fleet, FleetError, fleet};

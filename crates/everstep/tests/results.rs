@@ -25,20 +25,20 @@ async fn p36_a_handle_gives_the_result() {
     let everstep = Embedded::open(dir.path().join("everstep.db"));
     let everstep = everstep.workflow(double).workflow(four_times).start().await.unwrap();
     everstep.start_instance("four_times", Some("one"), &5).await.unwrap();
-    let handle = everstep.of("four_times", "one").unwrap();
+    let handle = everstep.handle("four_times", "one").unwrap();
     assert_eq!(handle.result::<u64>().await.unwrap(), 20);
     assert!(matches!(handle.result::<String>().await, Err(ResultError::Misfit { .. })));
     everstep.start_instance("four_times", Some("two"), &60).await.unwrap();
     let Err(ResultError::Errored { error, .. }) =
-        everstep.of("four_times", "two").unwrap().result::<u64>().await
+        everstep.handle("four_times", "two").unwrap().result::<u64>().await
     else {
         panic!("it gave a result")
     };
     assert_eq!(error.name(), "TooLarge", "the child's error is its parent's");
-    let nobody = everstep.of("double", "nobody").unwrap().result::<u64>().await;
+    let nobody = everstep.handle("double", "nobody").unwrap().result::<u64>().await;
     assert!(matches!(nobody, Err(ResultError::NotFound(_))));
     everstep.start_instance("double", Some("three"), &1).await.unwrap();
-    let three = everstep.of("double", "three").unwrap();
+    let three = everstep.handle("double", "three").unwrap();
     three.terminate(Some("enough")).await.unwrap();
     let Err(ResultError::Terminated { reason, .. }) = three.result::<u64>().await else {
         panic!("it gave a result")

@@ -34,6 +34,11 @@ pub enum CallKind {
     Rollback,
 }
 
+crate::every! {
+    /// Every kind.
+    pub CallKind: Step, Sleep, Event, Hook, Child, Action, Compensation, Patch, Instance, Send, Rollback
+}
+
 impl CallKind {
     /// The word that goes into idempotency keys (rule L1) and views. Never changes.
     #[must_use]

@@ -115,6 +115,13 @@ impl Failure {
     }
 }
 
+crate::every! {
+    /// Every kind.
+    pub FailureKind:
+        Error, TimedOut, WorkerLost, Panicked, TooLarge, Unserialisable, Invalid, LimitReached, UnknownFunction,
+        Cancelled,
+}
+
 impl FailureKind {
     /// The word in records and views. Never changes.
     #[must_use]

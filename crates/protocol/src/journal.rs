@@ -367,6 +367,13 @@ pub enum ParkCode {
     CompensationMissing,
 }
 
+crate::every! {
+    /// Every code.
+    pub ParkCode:
+        JournalMismatch, BodyPanicked, ForeignAwait, NothingToWaitFor, Poison, Broken, InputChanged, Unreadable,
+        CompensationMissing,
+}
+
 impl ParkCode {
     /// The word shown to people and used in filters.
     #[must_use]

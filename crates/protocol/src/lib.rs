@@ -9,6 +9,7 @@ pub mod call;
 mod child;
 pub mod duration;
 pub mod event;
+mod every;
 pub mod failure;
 pub mod id;
 pub mod journal;

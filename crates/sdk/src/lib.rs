@@ -44,6 +44,7 @@ mod random;
 mod registry;
 mod retry;
 mod saga;
+mod send;
 mod step;
 mod workflow;
 
@@ -64,5 +65,6 @@ pub use random::Random;
 pub use registry::{Registry, RegistryError};
 pub use retry::Retry;
 pub use saga::{Compensation, StepOutcome, Undo};
+pub use send::SendEvent;
 pub use step::Step;
 pub use workflow::Workflow;

@@ -38,6 +38,7 @@ use everstep_protocol::{
     Position, Run, SessionId, Timestamp, WorkflowName,
     journal::Entry,
     message::{OpenSession, Running},
+    name::NameError,
 };
 
 pub use bulk::{BulkRow, Bulks};
@@ -208,6 +209,10 @@ pub trait Schedule: Send + Sync + std::fmt::Debug + 'static {
     /// or marking a row.
     async fn backlog(&self, queues: &[Queue], window: u32, again: Millis) -> Result<Vec<Queue>, Error>;
 
+    /// Queues with ready rows that are none of these, each with how many it holds, counted up to [`UNSERVED_COUNTED`]; at most
+    /// `limit` of them. Takes no locks.
+    async fn unserved(&self, served: &[Queue], limit: u32) -> Result<Vec<(Queue, u64)>, Error>;
+
     /// Tries to take or keep duties, each held by one coordinator at a time for `ttl`. Answers with those held.
     async fn duties(
         &self,
@@ -254,6 +259,46 @@ pub enum Queue {
     /// Step tasks of a pool.
     Step(Namespace, Pool),
 }
+
+impl Queue {
+    /// The queue of a stored name: of a pool, or of a workflow, with the build behind a dot for what is pinned to one.
+    pub(crate) fn named(namespace: &str, name: &str, is_pool: bool) -> Result<Self, NameError> {
+        let namespace = Namespace::new(namespace)?;
+        if is_pool {
+            return Ok(Self::Step(namespace, Pool::new(name)?));
+        }
+        match name.split_once('.') {
+            None => Ok(Self::Run(namespace, WorkflowName::new(name)?)),
+            Some((workflow, build)) => {
+                Ok(Self::Pinned(namespace, WorkflowName::new(workflow)?, BuildName::new(build)?))
+            }
+        }
+    }
+}
+
+/// As `workflow fulfil`, `workflow fulfil of build v-7` or `pool gpu`, with the namespace unless that is the default.
+impl std::fmt::Display for Queue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let namespace = match self {
+            Self::Run(namespace, workflow) => {
+                write!(f, "workflow {workflow}")?;
+                namespace
+            }
+            Self::Pinned(namespace, workflow, build) => {
+                write!(f, "workflow {workflow} of build {build}")?;
+                namespace
+            }
+            Self::Step(namespace, pool) => {
+                write!(f, "pool {pool}")?;
+                namespace
+            }
+        };
+        if *namespace == Namespace::default() { Ok(()) } else { write!(f, " in {namespace}") }
+    }
+}
+
+/// How far the rows of a queue that nobody serves are counted.
+pub const UNSERVED_COUNTED: u64 = 10_000;
 
 /// Ready rows that were marked as offered.
 #[derive(Clone, Debug, Default)]

@@ -135,6 +135,7 @@ suites! {
         w15_offers_keep_to_the_window,
         w15_a_backlog_is_seen_without_taking_anything,
         offers_are_made_again,
+        o22_queues_that_nobody_serves_are_counted,
         w15_queues_are_apart,
         p40_what_is_pinned_waits_in_the_queue_of_its_build,
         a_duty_has_one_holder,

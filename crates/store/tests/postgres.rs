@@ -282,6 +282,60 @@ async fn a_batch_of_two_hundred_takes_milliseconds() {
     assert!(median < Duration::from_millis(500), "{took:?}");
 }
 
+/// What an end does to many in one statement stays far below the time that a statement has: else it would be tried again for ever.
+/// How long each takes is the server's; it fails only if that is off by a lot.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p36_the_end_of_an_instance_with_fifty_thousand_ties_is_far_from_the_limit_of_a_statement() {
+    const MANY: u32 = 50_000;
+    let limit = PostgresSettings::new("").statement_timeout;
+    let fixture = Postgres::create().await;
+    let scene = Scene::new(fixture.store());
+    let uid = scene.start("o-1").await;
+    let call = "decode(lpad(to_hex(n), 32, '0'), 'hex')";
+    let caller = "lpad(to_hex(n), 32, '0')::uuid";
+    for fill in [
+        format!(
+            "INSERT INTO child (instance, run, call, namespace, workflow, name, detached, over)
+            SELECT '{uid}', 1, {call}, 'shop', 'orders', 'c-' || n, false, false FROM generate_series(1, {MANY}) n"
+        ),
+        format!(
+            "INSERT INTO watcher (instance, caller, run, call)
+            SELECT '{uid}', {caller}, 1, {call} FROM generate_series(1, {MANY}) n"
+        ),
+        format!(
+            "INSERT INTO wait (instance, call, kind, since, call_kind, call_name, call_count)
+            SELECT '{uid}', {call}, 5, 1, 5, 'c', n FROM generate_series(1, {MANY}) n"
+        ),
+        format!("UPDATE instance SET links = {MANY}, waits = {MANY} WHERE id = '{uid}'"),
+    ] {
+        fixture::execute(fixture.url(), &fill).await;
+    }
+    let mut took = Vec::new();
+    for what in [
+        scene::terminate("t"),
+        What::Restart { operation: "r".to_owned(), prepared: None },
+        What::Delete { operation: "d".to_owned(), terminate: true },
+    ] {
+        let began = Instant::now();
+        assert_eq!(scene.on(uid, what).await, Answer::Done);
+        took.push(began.elapsed());
+    }
+    println!("with {MANY} children, waits and watchers: end, restart and delete took {took:?}");
+    // All statements of a decision together.
+    assert!(took.iter().all(|took| *took < limit / 2), "{took:?}");
+    let (client, connection) =
+        tokio_postgres::connect(fixture.url(), tokio_postgres::NoTls).await.expect("it connects");
+    tokio::spawn(connection);
+    let count = "SELECT count(*) FILTER (WHERE kind = 4), count(*) FILTER (WHERE kind = 5) FROM mailbox";
+    let row = client.query_one(count, &[]).await.unwrap();
+    let expected = (i64::from(MANY), 2 * i64::from(MANY));
+    assert_eq!(
+        (row.get::<_, i64>(0), row.get::<_, i64>(1)),
+        expected,
+        "each is told; the restart tells children again"
+    );
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p27_a_decision_is_kept_as_long_as_its_instance() {
     let fixture = Postgres::create().await;

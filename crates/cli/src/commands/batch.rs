@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-use everstep_protocol::{InstanceId, Payload, WorkflowName};
+use everstep_client::api::{BatchItem, Options};
+use everstep_protocol::{InstanceId, Payload, Pin, WorkflowName};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use uuid::Uuid;
@@ -10,7 +11,6 @@ use uuid::Uuid;
 use super::{Asking, start::read_text};
 use crate::{
     answer::{self, BatchResults},
-    client::BatchItem,
     failure::Failure,
     show,
 };
@@ -25,13 +25,27 @@ struct Line {
     input: Option<Box<RawValue>>,
     #[serde(default)]
     attributes: BTreeMap<String, serde_json::Value>,
+    #[serde(default)]
+    retention: Option<serde_json::Value>,
+    #[serde(default)]
+    pin: Option<Pin>,
+    #[serde(default)]
+    strict: Option<bool>,
 }
 
-/// Starts what stands in a file, all in one request, and prints one line each. Fails if any of them was not started.
-pub(super) async fn start(asking: &Asking, workflow: &WorkflowName, file: &str) -> Result<(), Failure> {
+/// Starts what stands in a file, all in one request, and prints one line each. What a line does not say, the options say for it.
+/// Fails if any of them was not started.
+pub(super) async fn start(
+    asking: &Asking,
+    workflow: &WorkflowName,
+    file: &str,
+    with: &Options,
+) -> Result<(), Failure> {
     let text = read_text("--batch", file)?;
-    let items = read(file, &text)?;
-    let started = asking.client.start_batch(workflow, &items).await?;
+    let items = read(file, &text, with)?;
+    let advice = "trying again is safe where each line has an id: it makes no second instances";
+    let started = asking.client.start_batch(workflow, &items).await;
+    let started = started.map_err(|error| Failure::advising(error, advice))?;
     asking.print(&started, |text| {
         let BatchResults { results } = answer::read(text)?;
         let mut lines = String::new();
@@ -53,24 +67,31 @@ pub(super) async fn start(asking: &Asking, workflow: &WorkflowName, file: &str) 
 }
 
 /// One item a line; blank lines are passed over. An id is chosen here where a line has none.
-fn read(file: &str, text: &str) -> Result<Vec<BatchItem>, Failure> {
+fn read(file: &str, text: &str, with: &Options) -> Result<Vec<BatchItem>, Failure> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     lines
         .map(|(index, line)| {
-            item(line).map_err(|why| {
+            item(line, with).map_err(|why| {
                 Failure::Usage(format!("--batch {file} is refused: line {}: {why}", index + 1))
             })
         })
         .collect()
 }
 
-fn item(line: &str) -> Result<BatchItem, String> {
-    let Line { id, input, attributes } = serde_json::from_str(line).map_err(|error| error.to_string())?;
+fn item(line: &str, with: &Options) -> Result<BatchItem, String> {
+    let Line { id, input, attributes, retention, pin, strict } =
+        serde_json::from_str(line).map_err(|error| error.to_string())?;
     let id = id.unwrap_or_else(|| Uuid::now_v7().to_string());
     let id = InstanceId::new(id).map_err(|error| error.to_string())?;
     let input = input.as_deref().map_or("null", RawValue::get);
     let input = Payload::from_text(input).map_err(|error| format!("field input: {error}"))?;
     let input = RawValue::from_string(input.as_str().to_owned()).map_err(|error| error.to_string())?;
     let attributes = everstep_protocol::attribute::read(&attributes).map_err(|error| error.to_string())?;
-    Ok(BatchItem { id, input, attributes: everstep_protocol::attribute::object(&attributes) })
+    let with = Options {
+        retention: retention.or_else(|| with.retention.clone()),
+        pin: pin.or_else(|| with.pin.clone()),
+        strict: strict.or(with.strict),
+        attributes: everstep_protocol::attribute::object(&attributes),
+    };
+    Ok(BatchItem { id, input, with })
 }

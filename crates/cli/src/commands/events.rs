@@ -1,5 +1,6 @@
 //! `everstep events`.
 
+use everstep_client::api::Event;
 use serde::Deserialize;
 use uuid::Uuid;
 
@@ -7,7 +8,6 @@ use super::{Asking, start::read_json};
 use crate::{
     answer,
     args::{EventsCommand, InstanceArgs, SendArgs},
-    client::Event,
     failure::Failure,
     show,
 };
@@ -28,7 +28,9 @@ async fn send(asking: &Asking, args: SendArgs) -> Result<(), Failure> {
     let SendArgs { instance: InstanceArgs { workflow, id }, kind, payload, event, key } = args;
     let payload = read_json("--payload", payload.as_deref())?;
     let event = event.unwrap_or_else(|| Uuid::now_v7().to_string());
-    let sent = asking.client.send_event(&workflow, &id, &Event { kind, key, id: event, payload }).await?;
+    let advice = format!("with --id {event} trying again is safe: it makes no second event");
+    let sent = asking.client.send_event(&workflow, &id, &Event { kind, key, id: event, payload }).await;
+    let sent = sent.map_err(|error| Failure::advising(error, &advice))?;
     asking.print(&sent, |text| {
         let Accepted { event } = answer::read(text)?;
         Ok(show::plain(&format!("accepted {workflow}/{id}, event {event}")) + "\n")

@@ -1,5 +1,6 @@
 //! `everstep instances`.
 
+use everstep_client::api::{Answer, List};
 use everstep_protocol::{BuildName, InstanceId, WorkflowName};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -8,7 +9,6 @@ use super::{Asking, export, print, start::read_attribute};
 use crate::{
     answer::{self, Entry, Instance, Journal, Page},
     args::{Format, InstanceArgs, InstancesCommand, ListArgs},
-    client::{Answer, List},
     failure::Failure,
     show,
 };
@@ -22,12 +22,8 @@ pub(super) async fn run(asking: &Asking, command: InstancesCommand) -> Result<()
         }
         InstancesCommand::Get { instance, journal: true, run } => with_journal(asking, &instance, run).await,
         InstancesCommand::Export(args) => export::export(asking, args).await,
-        InstancesCommand::Terminate { instance, reason, rollback: true } => {
-            operate(asking, &instance, "terminate", Some(&Rollback { reason, rollback: true })).await
-        }
-        InstancesCommand::Terminate { instance, reason, rollback: false } => {
-            let InstanceArgs { workflow, id } = instance;
-            print_instance(asking, &asking.client.terminate(&workflow, &id, reason.as_deref()).await?)
+        InstancesCommand::Terminate { instance, reason, rollback } => {
+            operate(asking, &instance, "terminate", Some(&Terminate { reason, rollback })).await
         }
         InstancesCommand::Pin { instance, build } => {
             operate(asking, &instance, "pin", Some(&PinTo { build })).await
@@ -58,9 +54,10 @@ struct Cancel {
 }
 
 #[derive(Serialize)]
-struct Rollback {
+struct Terminate {
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     rollback: bool,
 }
 
@@ -78,10 +75,10 @@ struct Restart {
 }
 
 #[derive(Serialize)]
-struct From {
-    name: String,
+pub(super) struct From {
+    pub(super) name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    count: Option<u32>,
+    pub(super) count: Option<u32>,
 }
 
 async fn operate(
@@ -90,7 +87,12 @@ async fn operate(
     operation: &str,
     body: Option<&impl Serialize>,
 ) -> Result<(), Failure> {
-    let answer = asking.client.operate(&instance.workflow, &instance.id, operation, body).await?;
+    let advice = match operation {
+        "restart" => "look at the instance before trying again: each restart begins a new run",
+        _ => "trying again is safe",
+    };
+    let answer = asking.client.operate(&instance.workflow, &instance.id, operation, body).await;
+    let answer = answer.map_err(|error| Failure::advising(error, advice))?;
     print_instance(asking, &answer)
 }
 

@@ -2,6 +2,7 @@
 
 use std::io::Read;
 
+use everstep_client::api::Options;
 use everstep_protocol::{Attribute, InstanceId, Payload};
 use serde_json::value::RawValue;
 use uuid::Uuid;
@@ -10,15 +11,20 @@ use super::{Asking, print};
 use crate::{
     answer::{self, Instance},
     args::{Format, StartArgs},
-    client::StartWith,
     failure::Failure,
     show, wait,
 };
 
 /// Starts an instance. The id is always chosen here, so that a lost answer can be repeated safely.
 pub(super) async fn start(asking: &Asking, args: StartArgs) -> Result<(), Failure> {
-    if let Some(file) = &args.batch {
-        return super::batch::start(asking, &args.workflow, file).await;
+    if let Some(file) = args.batch {
+        let with = Options {
+            retention: args.retention.map(Into::into),
+            pin: args.pin,
+            strict: args.strict,
+            ..Options::default()
+        };
+        return super::batch::start(asking, &args.workflow, &file, &with).await;
     }
     let input = read_json("--input", args.input.as_deref())?;
     let id = match args.id {
@@ -27,8 +33,11 @@ pub(super) async fn start(asking: &Asking, args: StartArgs) -> Result<(), Failur
     };
     let attributes = args.attributes.iter().map(|words| read_attribute(words));
     let attributes = everstep_protocol::attribute::object(&attributes.collect::<Result<Vec<_>, _>>()?);
-    let with = StartWith { retention: args.retention, pin: args.pin, strict: args.strict, attributes };
-    let started = asking.client.start(&args.workflow, &id, &input, &with).await?;
+    let retention = args.retention.map(Into::into);
+    let with = Options { retention, pin: args.pin, strict: args.strict, attributes };
+    let advice = format!("with --id {id} trying again is safe: it makes no second instance");
+    let started = asking.client.start(&args.workflow, &id, &input, &with).await;
+    let started = started.map_err(|error| Failure::advising(error, &advice))?;
     let verb = if started.status == 201 { "created" } else { "exists" };
     if !args.wait {
         return asking.print(&started, |text| {

@@ -104,6 +104,28 @@ fn instances_are_started_looked_at_and_ended_by_command() {
 }
 
 #[test]
+fn b136_instances_are_deleted_by_a_file_of_ids() {
+    let fleet = Fleet::start(1, 0);
+    for id in ["a", "b", "c"] {
+        fleet.run(&["start", "echo3", "--id", id]).succeeded();
+    }
+    let file = fleet.path("ids.txt");
+    std::fs::write(&file, "a\nmissing\nc\na\n").expect("it is written");
+    let file = file.to_str().expect("a path");
+    let told = fleet.run(&["bulk", "ids", "delete", "echo3", "--terminate", "--file", file]);
+    assert_eq!(
+        told.stdout,
+        "done echo3/a\nnot_found echo3/missing: there is no instance missing of workflow echo3\ndone echo3/c\ndone echo3/a\n"
+    );
+    assert!(told.failed(1).contains("1 of 4 were not done"));
+    let left = fleet.json(&["instances", "list"]);
+    assert_eq!(
+        (left["instances"].as_array().expect("a list").len(), &left["instances"][0]["id"]),
+        (1, &"b".into())
+    );
+}
+
+#[test]
 fn a_journal_that_does_not_fit_the_code_is_parked_until_the_code_fits_and_somebody_retries() {
     let mut fleet = Fleet::start_with_lease(LEASE_MS, 1, 1);
     fleet.start_gated("a");

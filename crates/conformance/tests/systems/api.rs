@@ -9,10 +9,10 @@ use tokio::{
 };
 
 /// Where the API is, until the test ends.
-struct Api(std::net::SocketAddr);
+pub(crate) struct Api(std::net::SocketAddr);
 
 impl Api {
-    async fn of(world: &World) -> Self {
+    pub(crate) async fn of(world: &World) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         tokio::spawn(http::serve(listener, world.handle(), std::future::pending()));
@@ -20,7 +20,7 @@ impl Api {
     }
 
     /// Status and body.
-    async fn ask(&self, method: &str, path: &str, body: &str) -> (u16, String) {
+    pub(crate) async fn ask(&self, method: &str, path: &str, body: &str) -> (u16, String) {
         let (host, length) = (self.0, body.len());
         let mut stream = TcpStream::connect(self.0).await.unwrap();
         let head = format!(
@@ -34,7 +34,7 @@ impl Api {
     }
 
     /// A refusal: a problem with a code, in this range of statuses, without a word of what is inside.
-    async fn refused(
+    pub(crate) async fn refused(
         &self,
         method: &str,
         path: &str,

@@ -7,6 +7,7 @@ use everstep_engine::Answer;
 use everstep_protocol::BuildName;
 use everstep_store::StatusWord;
 use everstep_system_tests::{Kind, Log, Setup, World, world::name};
+use futures::future::BoxFuture;
 
 /// How the code is: names of the steps before the sleep, its length, and what comes after.
 #[derive(Clone)]
@@ -23,10 +24,22 @@ fn v1() -> Code {
 
 impl Code {
     fn registry(&self, log: &Log) -> Registry {
+        Registry::new().workflow_fn("course", self.body(log))
+    }
+
+    /// Instances stay with the build that began them.
+    fn pinned(&self, log: &Log) -> Registry {
+        Registry::new().pinned_workflow_fn("course", self.body(log))
+    }
+
+    fn body(
+        &self,
+        log: &Log,
+    ) -> impl Fn(Workflow, ()) -> BoxFuture<'static, Result<(), Error>> + Send + Sync + use<> {
         let (code, log) = (self.clone(), log.clone());
-        Registry::new().workflow_fn("course", move |cx: Workflow, (): ()| {
+        move |cx: Workflow, (): ()| {
             let (code, log) = (code.clone(), log.clone());
-            async move {
+            Box::pin(async move {
                 for name in code.before {
                     cx.step(name, (), noting(&log, name.to_owned())).await?;
                 }
@@ -39,8 +52,8 @@ impl Code {
                     cx.step(name, (), noting(&log, name.to_owned())).await?;
                 }
                 Ok::<_, Error>(())
-            }
-        })
+            })
+        }
     }
 }
 
@@ -165,6 +178,105 @@ async fn o21_two_versions_side_by_side_share_their_instances_and_double_nothing(
         assert_eq!(log.count(&format!("{name} 1")), 30, "{name}");
     }
     assert_eq!(log.lines().len(), 90);
+}
+
+/// What the recorded steps of an instance are called, in order.
+async fn recorded(world: &World, id: &str) -> Vec<String> {
+    let attempts = world.attempts("course", id).await;
+    attempts.into_iter().map(|(_, attempted)| attempted.call.name.to_string()).collect()
+}
+
+const PASSING: usize = 50;
+
+fn passing() -> impl Iterator<Item = String> {
+    (0..PASSING).map(|number| format!("p-{number}"))
+}
+
+/// Workers of two versions that contradict each other, both alive, with instances of both; each has slept through the end of the
+/// worker that began it, so that whoever comes first takes it up.
+async fn rolling(log: &Log, registries: [Registry; 2]) -> (World, [usize; 2]) {
+    let mut world = Setup::new(Kind::Embedded).start().await;
+    let mut workers = [0, 0];
+    let builds = ["build-1", "build-2"];
+    for (place, registry) in registries.iter().enumerate() {
+        let build = BuildName::new(builds[place]).unwrap();
+        workers[place] =
+            world.add_worker_with(registry.clone(), |settings| settings.build = Some(build)).await;
+    }
+    for id in passing() {
+        world.begin("course", &id, &()).await;
+    }
+    for id in passing() {
+        world.until("course", &id, "it sleeps", |view| view.waits == 1).await;
+    }
+    // Nobody has a body of theirs in its cache any more.
+    for (place, registry) in registries.iter().enumerate() {
+        world.stop_worker(workers[place]).await;
+        let build = BuildName::new(builds[place]).unwrap();
+        workers[place] =
+            world.add_worker_with(registry.clone(), |settings| settings.build = Some(build)).await;
+    }
+    assert_eq!(log.count("a 1"), PASSING);
+    (world, workers)
+}
+
+/// Both alive, and nothing says which instance is whose: who takes up what it cannot go on with stops it, and the right one goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn o21_an_incompatible_version_alive_beside_mixes_nothing_and_loses_nothing() {
+    let log = Log::new();
+    // Long enough for all of them to fall asleep, and for the workers to be replaced.
+    let v1 = Code { nap: "5s", ..v1() };
+    let v2 = Code { before: vec!["a", "y"], ..v1.clone() };
+    let (mut world, workers) = rolling(&log, [v1.registry(&log), v2.registry(&log)]).await;
+    let mut stopped = Vec::new();
+    for id in passing() {
+        let settled = |status: StatusWord| status.is_ended() || status == StatusWord::Attention;
+        let view = world.until("course", &id, "it ends or is stopped", |view| settled(view.status)).await;
+        let steps = recorded(&world, &id).await;
+        assert!(steps.starts_with(&["a".to_owned()]) && steps.len() >= 2, "{steps:?}");
+        if let Some((_, parked)) = view.parked {
+            assert_eq!(steps.len(), 2, "nothing ran of the version that cannot go on: {steps:?}");
+            let (own, other) = if steps[1] == "b" { ("b", "y") } else { ("y", "b") };
+            for part in [format!("step \"{own}\" #1"), format!("step \"{other}\" #1")] {
+                assert!(parked.message.contains(&part), "{} does not name {part}", parked.message);
+            }
+            stopped.push((id, steps[1] == "b"));
+        }
+    }
+    // The way out: each gets the code that it began with.
+    world.stop_worker(workers[1]).await;
+    for (id, _) in stopped.iter().filter(|(_, first)| *first) {
+        assert_eq!(world.retry("course", id, &format!("retry {id}")).await, Answer::Done);
+        world.end("course", id).await.output::<()>();
+    }
+    world.stop_worker(workers[0]).await;
+    add(&mut world, &v2, &log, "build-2").await;
+    for (id, _) in stopped.iter().filter(|(_, first)| !*first) {
+        assert_eq!(world.retry("course", id, &format!("retry {id}")).await, Answer::Done);
+        world.end("course", id).await.output::<()>();
+    }
+    for id in passing() {
+        let steps = recorded(&world, &id).await;
+        assert!(steps == ["a", "b", "c"] || steps == ["a", "y", "c"], "{id} is of one version: {steps:?}");
+    }
+    assert_eq!(log.count("b 1") + log.count("y 1"), PASSING);
+    assert_eq!((log.count("a 1"), log.count("c 1"), log.lines().len()), (PASSING, PASSING, 3 * PASSING));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn o21_pinned_instances_stay_with_their_version_while_another_is_alive_beside() {
+    let log = Log::new();
+    // Long enough for all of them to fall asleep, and for the workers to be replaced.
+    let v1 = Code { nap: "5s", ..v1() };
+    let v2 = Code { before: vec!["a", "y"], ..v1.clone() };
+    let (world, _) = rolling(&log, [v1.pinned(&log), v2.pinned(&log)]).await;
+    for id in passing() {
+        world.end("course", &id).await.output::<()>();
+        let steps = recorded(&world, &id).await;
+        assert!(steps == ["a", "b", "c"] || steps == ["a", "y", "c"], "{id} is of one version: {steps:?}");
+    }
+    assert!(log.count("b 1") > 0 && log.count("y 1") > 0, "both have begun some");
+    assert_eq!(log.lines().len(), 3 * PASSING);
 }
 
 /// The other way out: the new code from the beginning.

@@ -7,6 +7,7 @@
 mod api;
 mod contention;
 mod deploys;
+mod lists;
 mod long;
 mod restarts;
 mod starts;

@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use everstep_engine::{
-    Answer, Input, What,
-    bulk::{Act, Bulk, Candidate, Statuses, Which},
+    bulk::{Bulk, Candidate, Statuses, Which},
     start::NameKey,
 };
-use everstep_protocol::{InstanceId, InstanceUid, Namespace, journal::End};
+use everstep_protocol::{InstanceId, Namespace, journal::End};
 use everstep_store::{BulkRow, Cursor, Filter, InstanceView, Page};
 use tokio::time::Instant;
 
@@ -98,40 +97,14 @@ impl Handle {
             status,
             open,
             ends: bulk.which.error.is_some(),
-            ..Filter::default()
+            attributes: bulk.which.attributes.clone(),
         };
         Ok(self.shared.store.instances(&filter, cursor.as_ref(), PAGE).await?)
     }
-
-    /// Does an operation of a bulk to the instance that it found, under an id by which it is done once. Another instance that has
-    /// got its name meanwhile is none of its business.
-    pub(crate) async fn act(
-        &self,
-        instance: InstanceUid,
-        operation: String,
-        act: &Act,
-    ) -> Result<Answer, Error> {
-        let what = match act.clone() {
-            Act::Pause => What::Pause { operation },
-            Act::Resume => What::Resume { operation },
-            Act::Cancel { reason, within } => {
-                let within = within.unwrap_or(self.shared.settings.cancel_within);
-                What::Cancel { operation, reason, within, rollback: false }
-            }
-            Act::Terminate { reason } => What::Terminate { operation, reason },
-            Act::Retry => What::Retry { operation },
-            Act::Restart => What::Restart { operation, prepared: None },
-            Act::Delete { terminate } => What::Delete { operation, terminate },
-        };
-        let answer = self.ask("operate an instance of a bulk", Input::On { instance, what }).await?.answer;
-        if matches!(act, Act::Delete { .. }) {
-            self.shared.sweep.notify_one();
-        }
-        Ok(answer)
-    }
 }
 
-fn name(view: &InstanceView) -> NameKey {
+/// The name of an instance.
+pub(crate) fn name(view: &InstanceView) -> NameKey {
     NameKey { namespace: view.namespace.clone(), workflow: view.workflow.clone(), id: view.id.clone() }
 }
 

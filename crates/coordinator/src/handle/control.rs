@@ -4,7 +4,7 @@ use everstep_engine::{Answer, Input, What, decide::Prepared, keep::keep, reuse::
 use everstep_protocol::{Call, InstanceUid, Millis, Pin, Position, Run, journal::Entry, limits::PART_BYTES};
 use everstep_store::Range;
 
-use super::Handle;
+use super::{Handle, act::Whom};
 use crate::error::Error;
 
 /// The largest journal that a restart from a step copies, in bytes of payloads.
@@ -13,6 +13,24 @@ const COPY_BYTES_MAX: u64 = 64 << 20;
 const PREPARED_MAX: u32 = 5;
 
 const RESTARTING: &str = "restart an instance";
+
+/// What of the run before a restart keeps.
+#[derive(Clone, Debug)]
+pub(super) enum Preparation {
+    /// What came before this call (rule P31).
+    From(Call),
+    /// The outputs of steps whose input stays the same (rule L4).
+    Reuse,
+}
+
+impl Preparation {
+    fn of(&self, entries: &[Entry]) -> Result<Vec<Entry>, Error> {
+        match self {
+            Self::From(step) => keep(entries, step).ok_or_else(|| Error::UnknownStep(step.to_string())),
+            Self::Reuse => reuse(entries).ok_or_else(|| Error::UnknownStep("the first entry".to_owned())),
+        }
+    }
+}
 
 impl Handle {
     /// Lets what runs finish, and nothing more begin (rule P29).
@@ -109,12 +127,13 @@ impl Handle {
         operation: String,
         from: Option<Call>,
     ) -> Result<Answer, Error> {
-        let Some(step) = from else {
-            return self.on(RESTARTING, &name, What::Restart { operation, prepared: None }).await;
-        };
-        let prepare =
-            |entries: &[Entry]| keep(entries, &step).ok_or_else(|| Error::UnknownStep(step.to_string()));
-        self.restart_prepared(name, operation, prepare).await
+        match from {
+            Some(step) => {
+                let whom = Whom { name, uid: None };
+                self.restart_prepared(&whom, operation, &Preparation::From(step)).await
+            }
+            None => self.on(RESTARTING, &name, What::Restart { operation, prepared: None }).await,
+        }
     }
 
     /// Runs an instance again from the beginning, in a new run whose steps get the outputs of the run before where they have the same
@@ -122,27 +141,25 @@ impl Handle {
     ///
     /// Errors: [`Error::JournalTooLarge`]; nothing has changed.
     pub async fn restart_and_reuse(&self, name: NameKey, operation: String) -> Result<Answer, Error> {
-        let prepare = |entries: &[Entry]| {
-            reuse(entries).ok_or_else(|| Error::UnknownStep("the first entry".to_owned()))
-        };
-        self.restart_prepared(name, operation, prepare).await
+        self.restart_prepared(&Whom { name, uid: None }, operation, &Preparation::Reuse).await
     }
 
-    async fn restart_prepared(
+    pub(super) async fn restart_prepared(
         &self,
-        name: NameKey,
+        whom: &Whom,
         operation: String,
-        prepare: impl Fn(&[Entry]) -> Result<Vec<Entry>, Error> + Send,
+        preparation: &Preparation,
     ) -> Result<Answer, Error> {
         for _ in 0..PREPARED_MAX {
-            let Some(view) = self.shared.store.instance(&name).await? else {
+            let view = self.shared.store.instance(&whom.name).await?;
+            let Some(view) = view.filter(|view| whom.uid.is_none_or(|uid| uid == view.uid)) else {
                 return Ok(Answer::NotFound);
             };
             let entries = self.whole_journal(view.uid, view.run).await;
             let seen = entries.as_ref().ok().and_then(|entries| entries.last());
             let seen = seen.map_or(Position(0), |entry| entry.position);
             let kept = match entries {
-                Ok(entries) => prepare(&entries),
+                Ok(entries) => preparation.of(&entries),
                 Err(error @ Error::JournalTooLarge { .. }) => Err(error),
                 Err(error) => return Err(error),
             };
@@ -156,7 +173,7 @@ impl Handle {
             match (self.ask(RESTARTING, Input::On { instance: view.uid, what }).await?.answer, refused) {
                 // A refusal by a journal that is not, or no longer, that of the instance says nothing.
                 (Answer::Moved, Some(refused)) => {
-                    let now = self.store().instance(&name).await?;
+                    let now = self.store().instance(&whom.name).await?;
                     if now.is_some_and(|now| (now.uid, now.run) == (view.uid, view.run)) {
                         return Err(refused);
                     }

@@ -1,19 +1,22 @@
 //! Operations on many instances (rule P33). Repeating one with the same `Idempotency-Key`, which is its id, begins none more.
 
+use std::collections::BTreeMap;
+
 use axum::{
     Json,
     extract::State,
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use everstep_engine::bulk::{Act, Bulk, Statuses, Which};
-use everstep_protocol::{InstanceId, Millis, Namespace, Timestamp, WorkflowName};
+use everstep_engine::bulk::{Bulk, Statuses, Which};
+use everstep_protocol::{InstanceId, Namespace, Timestamp, WorkflowName};
 use everstep_store::{BulkRow, StatusWord};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{
-    control::{checked, read_within},
+    act::{Options, Wish},
+    control::FromCall,
     extract::{BulkPath, JsonBody, NamespacePath, NoQuery, Operation, Strict, limit},
     problem::Refusal,
     view::time,
@@ -27,6 +30,7 @@ const ERROR_CHARS_MAX: usize = 256;
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a field of the body")]
 struct BulkBody {
     operation: Option<String>,
     #[serde(rename = "where", default)]
@@ -37,6 +41,12 @@ struct BulkBody {
     within: Option<String>,
     #[serde(default)]
     terminate: bool,
+    #[serde(default)]
+    rollback: bool,
+    #[serde(default)]
+    from: Option<FromCall>,
+    #[serde(default)]
+    reuse: bool,
     /// Only count.
     #[serde(default)]
     dry_run: bool,
@@ -53,6 +63,7 @@ struct WhichBody {
     ended_from: Option<String>,
     ended_before: Option<String>,
     error: Option<String>,
+    attributes: BTreeMap<String, serde_json::Value>,
 }
 
 /// A bulk operation.
@@ -61,6 +72,8 @@ struct View {
     namespace: String,
     id: String,
     operation: &'static str,
+    #[serde(flatten)]
+    options: Options,
     #[serde(rename = "where")]
     which: WhichView,
     state: &'static str,
@@ -92,6 +105,8 @@ struct WhichView {
     ended_before: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
+    #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
+    attributes: serde_json::Map<String, serde_json::Value>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -165,36 +180,8 @@ fn not_found(namespace: &Namespace, id: &InstanceId) -> Refusal {
 }
 
 fn bulk(body: BulkBody) -> Result<Bulk, Refusal> {
-    let BulkBody { operation, which, reason, within, terminate, dry_run: _ } = body;
-    let operation = operation.unwrap_or_default();
-    let refused = |field: &str| Refusal::Body(format!("{field} is refused, {operation} does not take it"));
-    if reason.is_some() && !matches!(operation.as_str(), "cancel" | "terminate") {
-        return Err(refused("reason"));
-    }
-    if within.is_some() && operation != "cancel" {
-        return Err(refused("within"));
-    }
-    if terminate && operation != "delete" {
-        return Err(refused("terminate"));
-    }
-    let reason = checked(reason)?;
-    let act = match operation.as_str() {
-        "pause" => Act::Pause,
-        "resume" => Act::Resume,
-        "cancel" => {
-            let within: Option<Millis> = within.map(|text| read_within(&text)).transpose()?;
-            Act::Cancel { reason, within }
-        }
-        "terminate" => Act::Terminate { reason },
-        "retry" => Act::Retry,
-        "restart" => Act::Restart,
-        "delete" => Act::Delete { terminate },
-        other => {
-            return Err(Refusal::Body(format!(
-                "operation {other:?} is refused, it must be one of pause, resume, cancel, terminate, retry, restart, delete"
-            )));
-        }
-    };
+    let BulkBody { operation, which, reason, within, terminate, rollback, from, reuse, dry_run: _ } = body;
+    let act = Wish { operation, reason, within, terminate, rollback, from, reuse }.read()?;
     let which = conditions(which)?;
     if which.is_all() {
         return Err(Refusal::Body(
@@ -224,6 +211,7 @@ fn conditions(body: WhichBody) -> Result<Which, Refusal> {
         ended_from: moment("ended_from", body.ended_from)?,
         ended_before: moment("ended_before", body.ended_before)?,
         error,
+        attributes: everstep_protocol::attribute::read(&body.attributes)?,
     })
 }
 
@@ -243,12 +231,22 @@ fn moment(field: &str, text: Option<String>) -> Result<Option<Timestamp>, Refusa
 
 impl From<BulkRow> for View {
     fn from(row: BulkRow) -> Self {
-        let Which { workflow, status, created_from, created_before, ended_from, ended_before, error } =
-            row.bulk.which;
+        let Bulk { act, which } = row.bulk;
+        let Which {
+            workflow,
+            status,
+            created_from,
+            created_before,
+            ended_from,
+            ended_before,
+            error,
+            attributes,
+        } = which;
         Self {
             namespace: row.namespace.to_string(),
             id: row.id.to_string(),
-            operation: row.bulk.act.operation().word(),
+            operation: act.word(),
+            options: Options::from(act),
             which: WhichView {
                 workflow: workflow.map(|workflow| workflow.to_string()),
                 status: status.map(Statuses::word),
@@ -257,6 +255,7 @@ impl From<BulkRow> for View {
                 ended_from: ended_from.map(time),
                 ended_before: ended_before.map(time),
                 error,
+                attributes: everstep_protocol::attribute::object(&attributes),
             },
             state: row.state.word(),
             looked_at: row.progress.looked_at,
@@ -271,7 +270,10 @@ impl From<BulkRow> for View {
 
 #[cfg(test)]
 mod tests {
-    //! Proves what a body comes to. What becomes of it is tested in tests/http.rs and in the system tests.
+    //! Proves what a body comes to. What becomes of it is tested in tests/http and in the system tests.
+    use everstep_engine::bulk::Act;
+    use everstep_protocol::{Attribute, Millis};
+
     use super::*;
 
     fn read(text: &str) -> Result<Bulk, String> {
@@ -283,16 +285,18 @@ mod tests {
     fn p33_a_body_names_operation_and_conditions() {
         let read_one = read(
             r#"{"operation":"cancel","reason":"old","within":"2 min","where":{"workflow":"fulfil","status":"open",
-            "created_before":"1970-01-01T00:00:01Z","error":"CardDeclined"}}"#,
+            "created_before":"1970-01-01T00:00:01Z","error":"CardDeclined","attributes":{"vip":true}}}"#,
         );
         let which = Which {
             workflow: Some("fulfil".parse().unwrap()),
             status: Some(Statuses::Open),
             created_before: Some(Timestamp(1_000_000)),
             error: Some("CardDeclined".to_owned()),
+            attributes: vec![Attribute::from_words("vip=true").unwrap()],
             ..Which::default()
         };
-        let act = Act::Cancel { reason: Some("old".to_owned()), within: Some(Millis(120_000)) };
+        let act =
+            Act::Cancel { reason: Some("old".to_owned()), within: Some(Millis(120_000)), rollback: false };
         assert_eq!(read_one, Ok(Bulk { act, which }));
         let delete = read(r#"{"operation":"delete","terminate":true,"where":{"status":"errored"}}"#);
         assert_eq!(delete.unwrap().act, Act::Delete { terminate: true });
@@ -316,6 +320,9 @@ mod tests {
             (r#"{"operation":"retry","where":{"workflow":"No"}}"#, "workflow"),
             (r#"{"operation":"retry","where":{"error":""}}"#, "where.error"),
             (r#"{"operation":"retry","where":{"colour":"red"}}"#, "colour"),
+            (r#"{"operation":"retry","where":{"attributes":{"vip":null}}}"#, "\"vip\""),
+            (r#"{"operation":"retry","where":{"attributes":{}}}"#, "one condition"),
+            (r#"{"operation":"restart","from":{"name":""},"where":{"status":"open"}}"#, "name"),
         ] {
             let error = read(text).expect_err(text);
             assert!(error.contains(part), "{text}: {error}");

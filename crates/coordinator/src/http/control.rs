@@ -5,12 +5,13 @@ use axum::{
     extract::State,
     response::{IntoResponse, Response},
 };
-use everstep_engine::{Answer, Operated, start::NameKey, transition::Operation as Kind};
+use everstep_engine::{Answer, Operated, bulk::Again, start::NameKey, transition::Operation as Kind};
 use everstep_protocol::{BuildName, Call, CallKind, CallName, Millis, Pin};
 use serde::Deserialize;
 use serde_json::json;
 
 use super::{
+    act::how,
     extract::{Asked, InstancePath, Operation, Strict},
     instances::{done, not_found},
     problem::Refusal,
@@ -52,14 +53,14 @@ struct RestartBody {
 }
 
 /// The call that a restart begins at: a step, its first, unless it says otherwise.
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct FromCall {
-    name: String,
+pub(super) struct FromCall {
+    pub(super) name: String,
     #[serde(default)]
-    count: Option<u32>,
+    pub(super) count: Option<u32>,
     #[serde(default)]
-    kind: Option<CallKind>,
+    pub(super) kind: Option<CallKind>,
 }
 
 #[derive(Default, Deserialize)]
@@ -147,16 +148,10 @@ pub(super) async fn unpin(Asked { handle, name, operation, body }: Asked) -> Res
 /// `POST .../{id}/restart`, with an optional body `{"from": {"name", "count", "kind"}}` or `{"reuse": true}`.
 pub(super) async fn restart(Asked { handle, name, operation, body }: Asked) -> Result<Response, Refusal> {
     let RestartBody { from, reuse } = body.read()?;
-    let from = from.map(call).transpose()?;
-    if reuse && from.is_some() {
-        let detail =
-            "reuse true is refused together with from: a restart from a step keeps what came before it";
-        return Err(Refusal::Body(detail.to_owned()));
-    }
-    let answer = if reuse {
-        handle.restart_and_reuse(name.clone(), operation).await?
-    } else {
-        handle.restart(name.clone(), operation, from).await?
+    let answer = match how(from, reuse)? {
+        Again::Whole => handle.restart(name.clone(), operation, None).await?,
+        Again::From(call) => handle.restart(name.clone(), operation, Some(call)).await?,
+        Again::Reuse => handle.restart_and_reuse(name.clone(), operation).await?,
     };
     answered(&handle, Kind::Restart, &name, answer).await
 }
@@ -195,7 +190,7 @@ pub(super) fn read_within(text: &str) -> Result<Millis, Refusal> {
     }
 }
 
-fn call(from: FromCall) -> Result<Call, Refusal> {
+pub(super) fn call(from: FromCall) -> Result<Call, Refusal> {
     let FromCall { name, count, kind } = from;
     let name = CallName::new(name)?;
     let count = count.unwrap_or(1);

@@ -271,7 +271,7 @@ pub(super) fn read_cursor(text: &str) -> Result<Cursor, Refusal> {
 
 #[cfg(test)]
 mod tests {
-    //! Proves what becomes of a start's body and reply. The routes as a whole are tested in tests/http.rs.
+    //! Proves what becomes of a start's body and reply. The routes as a whole are tested in tests/http.
     use super::*;
 
     fn reply(outcome: StartOutcome) -> StartReply {

@@ -46,6 +46,12 @@ pub(super) enum Refusal {
     /// An item of a batch is refused, and with it the batch.
     #[error("instances[{index}] is refused, and nothing was created: {refusal}")]
     Item { index: usize, refusal: Box<Refusal> },
+    /// A list has too few or too many ids.
+    #[error("ids has {0} items and is refused, it must have 1 to {max}; nothing was done", max = crate::IDS_MAX)]
+    IdsSize(usize),
+    /// An id of a list is refused, and with it the list.
+    #[error("ids[{index}] is refused, and nothing was done: {refusal}")]
+    Id { index: usize, refusal: Box<Refusal> },
     /// The input is no acceptable payload.
     #[error("the input is not acceptable: {0}")]
     Input(PayloadError),
@@ -138,7 +144,8 @@ impl Refusal {
             Self::Body(_) => (S::BAD_REQUEST, "body", "The body is not readable"),
             Self::Field(_) => (S::BAD_REQUEST, "unknown_field", "The body has an unknown field"),
             Self::BatchSize(_) => (S::UNPROCESSABLE_ENTITY, "batch", "The batch is not acceptable"),
-            Self::Item { refusal, .. } => refusal.place(),
+            Self::IdsSize(_) => (S::UNPROCESSABLE_ENTITY, "ids", "The list of ids is not acceptable"),
+            Self::Item { refusal, .. } | Self::Id { refusal, .. } => refusal.place(),
             Self::Input(_) => (S::UNPROCESSABLE_ENTITY, "input", "The input is not acceptable"),
             Self::InputTooLarge { .. } => (S::PAYLOAD_TOO_LARGE, "too_large", "The input is too large"),
             Self::Payload(_) => (S::UNPROCESSABLE_ENTITY, "input", "The payload is not acceptable"),
@@ -177,7 +184,10 @@ impl Refusal {
                 "keep large data elsewhere and pass a reference to it"
             }
             Self::BatchSize(_) => "send several requests of at most 1,000 starts each",
-            Self::Item { refusal, .. } => return refusal.hint(),
+            Self::IdsSize(_) => {
+                "send several requests of at most 1,000 ids each, or one with conditions to /v1/{namespace}/bulk"
+            }
+            Self::Item { refusal, .. } | Self::Id { refusal, .. } => return refusal.hint(),
             Self::NotFromHere(_) => "call the API as localhost or 127.0.0.1, and not from a web page",
             Self::Conflict { id, .. } => return Some(format!("look at {id}, or start under another id")),
             Self::Rejected { code: Some(code), .. } => {

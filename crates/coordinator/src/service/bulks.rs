@@ -8,7 +8,14 @@ use everstep_engine::{Answer, Operated, bulk::Progress};
 use everstep_store::BulkRow;
 
 use super::duties::BULK;
-use crate::{Error, Handle, handle::bulk::fits, shared::Shared};
+use crate::{
+    Error, ErrorKind, Handle,
+    handle::{
+        act::Whom,
+        bulk::{fits, name},
+    },
+    shared::Shared,
+};
 
 const EVERY: Duration = Duration::from_secs(1);
 /// Bulk operations that go on at once; the others wait.
@@ -58,11 +65,12 @@ async fn page(handle: &Handle, row: &BulkRow) -> Result<(), Error> {
     let wanted =
         page.rows.iter().filter(|view| view.created_at <= row.created_at && fits(&row.bulk.which, view));
     let operation = format!("bulk:{}:{}", row.id, row.created_at.0);
-    let answers = wanted.map(|view| handle.act(view.uid, operation.clone(), &row.bulk.act));
-    for answer in futures::future::join_all(answers).await {
+    let wanted = wanted.map(|view| Whom { name: name(view), uid: Some(view.uid) }).collect();
+    for answer in handle.act_on(wanted, &operation, &row.bulk.act).await {
         match answer {
-            Ok(answer) => count(&mut progress, &answer)?,
-            Err(Error::Undecided { .. }) => refused(&mut progress),
+            Ok(answer) => count(&mut progress, &answer),
+            // Such as a restart from a step that it has not called.
+            Err(error) if error.kind() == ErrorKind::Refused => refused(&mut progress),
             Err(error) => return Err(error),
         }
     }
@@ -72,20 +80,18 @@ async fn page(handle: &Handle, row: &BulkRow) -> Result<(), Error> {
     Ok(())
 }
 
-fn count(progress: &mut Progress, answer: &Answer) -> Result<(), Error> {
+fn count(progress: &mut Progress, answer: &Answer) {
     match answer.operated() {
         // Somebody deleted it meanwhile.
-        Some(Operated::NotFound) => return Ok(()),
-        Some(Operated::Done) => progress.done += 1,
-        // Its decision failed if there is no answer that an operation can have.
-        Some(Operated::NotAllowed(_) | Operated::NotParked) | None => {
-            refused(progress);
-            return Ok(());
+        Some(Operated::NotFound) => {}
+        Some(Operated::Done) => {
+            progress.done += 1;
+            progress.matched += 1;
         }
-        Some(Operated::Moved) => return Err(Error::Unknown { doing: "operate an instance of a bulk" }),
+        // Its decision failed if there is no answer that an operation can have. One that moved on each time that its restart was
+        // prepared may do so for ever: the others are not to wait for it.
+        Some(Operated::NotAllowed(_) | Operated::NotParked | Operated::Moved) | None => refused(progress),
     }
-    progress.matched += 1;
-    Ok(())
 }
 
 const fn refused(progress: &mut Progress) {

@@ -31,7 +31,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 }
 
 /// The queues that live sessions serve.
-fn served(shared: &Shared) -> Vec<Queue> {
+pub(super) fn served(shared: &Shared) -> Vec<Queue> {
     let (runs, steps) = shared.room().served();
     let runs = runs.into_iter().map(|RunQueue { namespace, workflow, build }| match build {
         None => Queue::Run(namespace, workflow),

@@ -7,21 +7,29 @@ use everstep_protocol::Millis;
 
 use crate::shared::Shared;
 
-/// Ends silent sessions.
-pub(crate) const WATCH: &str = "watch";
-/// Finds due waits.
-pub(crate) const TIMERS: &str = "timers";
-/// Offers what waits in the store.
-pub(crate) const DISPATCH: &str = "dispatch";
-/// Publishes lifecycle messages again.
-pub(crate) const OUTBOX: &str = "outbox";
-/// Deletes what is past its time.
-pub(crate) const CLEAN: &str = "clean";
+/// Names duties and lists them: one that is not listed would never be taken.
+macro_rules! duties {
+    ($($(#[$doc:meta])* $name:ident = $word:literal;)+) => {
+        $($(#[$doc])* pub(crate) const $name: &str = $word;)+
+        const ALL: [&str; [$($word),+].len()] = [$($name),+];
+    };
+}
 
-/// Goes on with operations on many instances.
-pub(crate) const BULK: &str = "bulk";
+duties! {
+    /// Ends silent sessions.
+    WATCH = "watch";
+    /// Finds due waits.
+    TIMERS = "timers";
+    /// Offers what waits in the store.
+    DISPATCH = "dispatch";
+    /// Publishes lifecycle messages again.
+    OUTBOX = "outbox";
+    /// Deletes what is past its time.
+    CLEAN = "clean";
+    /// Goes on with operations on many instances.
+    BULK = "bulk";
+}
 
-const ALL: [&str; 6] = [WATCH, TIMERS, DISPATCH, OUTBOX, CLEAN, BULK];
 const TTL: Millis = Millis(3_000);
 const EVERY: Duration = Duration::from_secs(1);
 

@@ -1,7 +1,7 @@
 //! Restart (rule P31): the same instance, id, input and keys, in a new run with a journal of its own. The earlier journal stays.
 
 use everstep_protocol::{
-    Position, Run,
+    Attribute, Position, Run,
     journal::{Entry, Fact},
     message::{CoordinatorItem, FenceReason},
 };
@@ -37,7 +37,7 @@ pub(super) fn restart(draft: &mut Draft<'_>, operation: &str, prepared: Option<&
         if let Some(prepared) = prepared {
             begin(draft);
             if let Some(Entry { fact: Fact::Started(started), .. }) = prepared.entries.first() {
-                draft.changes.push(Change::Attributes(started.attributes.clone()));
+                draft.attributes_of(&started.attributes);
             }
             for entry in &prepared.entries {
                 draft.copy(entry);
@@ -49,7 +49,7 @@ pub(super) fn restart(draft: &mut Draft<'_>, operation: &str, prepared: Option<&
             };
             let started = started.clone();
             begin(draft);
-            draft.changes.push(Change::Attributes(started.attributes.clone()));
+            draft.attributes_of(&started.attributes);
             // The seed too: what the code draws goes into inputs, and these into the keys of its steps.
             draft.append(Fact::Started(started));
         }
@@ -59,6 +59,15 @@ pub(super) fn restart(draft: &mut Draft<'_>, operation: &str, prepared: Option<&
 }
 
 impl Draft<'_> {
+    /// Those that it was started with, instead of those that it has. Where it has none, none have to be removed.
+    fn attributes_of(&mut self, started: &[Attribute]) {
+        if self.context.rows.attributed.contains(&self.uid()) {
+            self.changes.push(Change::Attributes(started.to_vec()));
+        } else {
+            self.changes.extend(started.iter().cloned().map(Change::Attribute));
+        }
+    }
+
     /// Appends an entry as it was, with the time that it was written at.
     fn copy(&mut self, entry: &Entry) {
         if let Fact::Attempted(attempted) = &entry.fact

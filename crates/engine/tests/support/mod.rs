@@ -19,9 +19,9 @@ use everstep_engine::{
     status::{Sides, StatusWord},
 };
 use everstep_protocol::{
-    Attempt, BuildName, Call, CallHash, CallKind, CallName, Epoch, EventKey, EventType, Failure, FailureKind,
-    Fingerprint, FunctionName, InstanceId, InstanceUid, Millis, Namespace, Payload, Policy, Pool, Position,
-    Run, SessionId, StepKey, Timestamp, WorkflowName,
+    Attempt, AttributeName, AttributeValue, BuildName, Call, CallHash, CallKind, CallName, Epoch, EventKey,
+    EventType, Failure, FailureKind, Fingerprint, FunctionName, InstanceId, InstanceUid, Millis, Namespace,
+    Payload, Policy, Pool, Position, Run, SessionId, StepKey, Timestamp, WorkflowName,
     journal::{Child, Entry, Fact, Other, Outcome, ParkCode, Parked, Remote},
     message::{
         Again, AttemptEnd, AttemptOutcome, CoordinatorItem, Entries, Open, OpenWait, Report, Taken, Then,
@@ -343,6 +343,7 @@ pub struct Tables {
     pub children: BTreeMap<(InstanceUid, (Run, CallHash)), (ChildRow, bool)>,
     pub parents: BTreeMap<InstanceUid, ParentRow>,
     pub watchers: BTreeSet<(InstanceUid, Caller)>,
+    pub attributes: BTreeMap<(InstanceUid, AttributeName), Option<AttributeValue>>,
 }
 
 /// The model store, with the room that a coordinator would know of.
@@ -520,6 +521,7 @@ impl Store {
         }
         for uid in &needs.firsts {
             rows.firsts.extend(tables.journal.get(uid).map(|journal| (*uid, journal[0].clone())));
+            rows.attributed.extend(tables.attributes.keys().find(|(of, _)| of == uid).map(|_| *uid));
         }
         for uid in &needs.expiries {
             rows.expiries.extend(tables.expiries.get(uid).map(|at| (*uid, *at)));
@@ -669,6 +671,7 @@ impl Store {
             tables.heads.get_mut(uid).expect("only what exists is pinned").pin.clone_from(pin);
         }
         write_journal(tables, writes);
+        write_attributes(tables, writes);
         delete(&mut tables.leases, &writes.lease_deletes);
         delete(&mut tables.ready, &writes.ready_deletes);
         delete(&mut tables.waits, &writes.wait_deletes);
@@ -931,6 +934,21 @@ fn write_journal(tables: &mut Tables, writes: &Writes) {
             tables.earlier.entry((row.uid, row.run)).or_default()
         };
         journal.push(row.entry.clone());
+    }
+}
+
+/// Those of new runs first.
+fn write_attributes(tables: &mut Tables, writes: &Writes) {
+    let gone = writes.attribute_resets.iter().copied().chain(writes.deleted.iter().map(|row| row.uid));
+    for gone in gone {
+        tables.attributes.retain(|(uid, _), _| *uid != gone);
+    }
+    for row in &writes.attributes {
+        let key = (row.uid, row.attribute.name.clone());
+        match &row.attribute.value {
+            None => drop(tables.attributes.remove(&key)),
+            value => drop(tables.attributes.insert(key, value.clone())),
+        }
     }
 }
 

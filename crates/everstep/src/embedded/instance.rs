@@ -1,5 +1,5 @@
 //! A handle on one instance: what people do to it (rules P29 to P32). Each call is an operation of its own; to repeat one under
-//! its own id, use [`Embedded::handle`](super::Embedded::handle).
+//! its own id, use [`Embedded::coordinator`](super::Embedded::coordinator).
 
 use std::{fmt, time::Duration};
 
@@ -7,11 +7,11 @@ use everstep_coordinator::Handle;
 use everstep_engine::{Answer, Operated, start::NameKey};
 use everstep_protocol::{
     BuildName, Call, CallKind, CallName, Millis, Pin, SessionId, duration::IntoMillis, journal::End,
-    name::NameError,
+    name::NameError, payload::PayloadError,
 };
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 
-use super::{EmbeddedError, InstanceView};
+use super::{EmbeddedError, InstanceView, SendEvent, Status, event_request};
 
 /// One instance of an embedded system.
 #[derive(Clone, Debug)]
@@ -45,6 +45,12 @@ pub enum OperationError {
     /// A name breaks its rule.
     #[error(transparent)]
     Name(#[from] NameError),
+    /// The payload of an event has no JSON form.
+    #[error(transparent)]
+    Payload(#[from] PayloadError),
+    /// An event was not kept.
+    #[error("the event was not kept: {0}")]
+    NotKept(&'static str),
     /// A text is no duration.
     #[error("{0}")]
     Duration(String),
@@ -109,6 +115,23 @@ impl InstanceHandle {
         Self { handle, name }
     }
 
+    /// Its workflow.
+    #[must_use]
+    pub fn workflow(&self) -> &str {
+        self.name.workflow.as_str()
+    }
+
+    /// Its id.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        self.name.id.as_str()
+    }
+
+    /// Its status; none if there is no such instance.
+    pub async fn status(&self) -> Result<Option<Status>, EmbeddedError> {
+        Ok(self.view().await?.map(|view| view.status))
+    }
+
     /// What the store says of it; none if there is no such instance.
     pub async fn view(&self) -> Result<Option<InstanceView>, EmbeddedError> {
         Ok(self.handle.store().instance(&self.name).await?)
@@ -142,6 +165,21 @@ impl InstanceHandle {
             }),
             End::Terminated { reason } => Err(ResultError::Terminated { instance: self.to_string(), reason }),
             End::Cancelled { reason } => Err(ResultError::Cancelled { instance: self.to_string(), reason }),
+        }
+    }
+
+    /// Sends it an event, and answers when that is safe on disk. The same event id, type, key and payload again is the same event
+    /// (rule P24); without an id every call sends another one.
+    pub async fn send_event<P: Serialize + ?Sized>(&self, event: &SendEvent<'_>, payload: &P) -> Done {
+        let request = event_request(event, payload).map_err(|error| match error {
+            EmbeddedError::Name(error) => OperationError::Name(error),
+            EmbeddedError::Input(error) => OperationError::Payload(error),
+            other => OperationError::Bug(other.to_string()),
+        })?;
+        match self.handle.send_event(self.name.clone(), request).await? {
+            Answer::EventIdTaken => Err(OperationError::NotKept("the instance has another event of this id")),
+            Answer::MailboxFull => Err(OperationError::NotKept("the instance has too many unread events")),
+            answer => self.done("send", &answer),
         }
     }
 

@@ -635,17 +635,32 @@ fn words() -> Vec<Example> {
         ParkCode::InputChanged,
         ParkCode::Unreadable,
     ];
+    let later_calls = vec![CallKind::Instance, CallKind::Send];
+    let rollback = vec![CallKind::Rollback];
+    let (later_codes, later_failures) = (vec![ParkCode::CompensationMissing], vec![FailureKind::Cancelled]);
+    each_once(&CallKind::ALL, &[&call_kinds, &later_calls, &rollback]);
+    each_once(&FailureKind::ALL, &[&failure_kinds, &later_failures]);
+    each_once(&ParkCode::ALL, &[&park_codes, &later_codes]);
     vec![
         Example::new("words/call_kind", call_kinds),
-        Example::new("words/call_kind later", vec![CallKind::Instance, CallKind::Send]),
-        Example::new("words/call_kind rollback", vec![CallKind::Rollback]),
-        Example::new("words/park_code later", vec![ParkCode::CompensationMissing]),
+        Example::new("words/call_kind later", later_calls),
+        Example::new("words/call_kind rollback", rollback),
+        Example::new("words/park_code later", later_codes),
         Example::new("words/failure_kind", failure_kinds),
-        Example::new("words/failure_kind later", vec![FailureKind::Cancelled]),
+        Example::new("words/failure_kind later", later_failures),
         Example::new("words/park_code", park_codes),
         Example::new("words/backoff", vec![Backoff::Constant, Backoff::Linear, Backoff::Exponential]),
         Example::new("words/limit", vec![Limit::Times(0), Limit::Unlimited]),
     ]
+}
+
+/// A variant without an example is one that could change unseen.
+fn each_once<T: PartialEq + std::fmt::Debug>(all: &[T], parts: &[&Vec<T>]) {
+    let given: Vec<&T> = parts.iter().flat_map(|part| part.iter()).collect();
+    assert_eq!(given.len(), all.len(), "{given:?}");
+    for variant in all {
+        assert!(given.contains(&variant), "{variant:?} has no example");
+    }
 }
 
 fn started() -> Fact {

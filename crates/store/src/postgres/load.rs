@@ -98,7 +98,11 @@ pub(super) async fn load(client: &Object, mut needs: Needs) -> Result<(Loaded, P
     for row in next(!needs.firsts.is_empty()) {
         let fact = fact::join(row.try_get(2)?, row.try_get(3)?)?;
         let entry = Entry { position: Position(1), at: rows::time(&row, 1)?, fact };
-        loaded.rows.firsts.insert(rows::uid(&row, 0)?, entry);
+        let uid = rows::uid(&row, 0)?;
+        loaded.rows.firsts.insert(uid, entry);
+        if row.try_get(4)? {
+            loaded.rows.attributed.insert(uid);
+        }
     }
     for row in next(!needs.expiries.is_empty()) {
         loaded.rows.expiries.insert(rows::uid(&row, 0)?, rows::time(&row, 1)?);

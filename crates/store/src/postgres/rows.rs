@@ -185,20 +185,6 @@ pub(super) fn pin(row: &Row, at: usize) -> Result<Option<Pin>, Fault> {
     text.map(|text| text.parse().map_err(Fault::corrupt)).transpose()
 }
 
-const CALL_KINDS: [CallKind; 11] = [
-    CallKind::Step,
-    CallKind::Sleep,
-    CallKind::Event,
-    CallKind::Hook,
-    CallKind::Child,
-    CallKind::Action,
-    CallKind::Compensation,
-    CallKind::Patch,
-    CallKind::Instance,
-    CallKind::Send,
-    CallKind::Rollback,
-];
-
 /// The number that is kept for a kind of call, from 1. Never changes.
 pub(super) const fn call_kind_code(kind: CallKind) -> i16 {
     match kind {
@@ -219,7 +205,7 @@ pub(super) const fn call_kind_code(kind: CallKind) -> i16 {
 /// A call in three columns: kind, name, count.
 pub(super) fn call(row: &Row, at: usize) -> Result<Call, Fault> {
     let code: i16 = row.try_get(at)?;
-    let kind = CALL_KINDS.into_iter().find(|kind| call_kind_code(*kind) == code);
+    let kind = CallKind::ALL.into_iter().find(|kind| call_kind_code(*kind) == code);
     let kind = kind.ok_or_else(|| Fault::corrupt(format!("unknown kind of call {code}")))?;
     let name: CallName = name(row, at + 1)?;
     Ok(Call { kind, name, count: row.try_get::<_, i32>(at + 2)? as u32 })
@@ -283,18 +269,8 @@ pub(super) fn remote(row: &Row) -> Result<Option<RemoteRow>, Fault> {
 }
 
 pub(super) fn park_code(word: &str) -> Result<ParkCode, Fault> {
-    const ALL: [ParkCode; 9] = [
-        ParkCode::JournalMismatch,
-        ParkCode::BodyPanicked,
-        ParkCode::ForeignAwait,
-        ParkCode::NothingToWaitFor,
-        ParkCode::Poison,
-        ParkCode::Broken,
-        ParkCode::InputChanged,
-        ParkCode::Unreadable,
-        ParkCode::CompensationMissing,
-    ];
-    ALL.into_iter()
+    ParkCode::ALL
+        .into_iter()
         .find(|code| code.word() == word)
         .ok_or_else(|| Fault::corrupt(format!("unknown code of a question {word:?}")))
 }
@@ -310,7 +286,7 @@ mod tests {
 
     #[test]
     fn kinds_of_calls_keep_their_numbers() {
-        let codes: Vec<i16> = CALL_KINDS.into_iter().map(call_kind_code).collect();
+        let codes: Vec<i16> = CallKind::ALL.into_iter().map(call_kind_code).collect();
         assert_eq!(codes, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 15]);
     }
 

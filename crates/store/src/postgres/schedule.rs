@@ -16,7 +16,7 @@ use super::{
     trip::params,
     write::{RUN, STEP},
 };
-use crate::{Due, Error, Mail, Offers, Queue, Schedule, mail};
+use crate::{Due, Error, Mail, Offers, Queue, Schedule, UNSERVED_COUNTED, mail};
 
 const DUTIES: &str = include_str!("sql/duties.sql");
 /// By the index `control_by_deadline`.
@@ -25,6 +25,7 @@ const OVERDUE: &str = "SELECT instance FROM control
 /// By the index `ended_by_time`.
 const EXPIRED: &str = "SELECT instance FROM ended
     WHERE delete_at <= (SELECT everstep_clock()) ORDER BY delete_at LIMIT $1::bigint";
+const UNSERVED: &str = include_str!("sql/unserved.sql");
 const RELEASE: &str = "DELETE FROM duty WHERE coordinator = $1::uuid";
 
 #[async_trait]
@@ -95,6 +96,24 @@ impl Schedule for PostgresStore {
         let client = self.client(DOING).await?;
         let scan = scan(&client, queues, window as usize, again).await;
         scan.map(|scan| scan.backlog).map_err(|fault| fault.into_error(DOING))
+    }
+
+    async fn unserved(&self, served: &[Queue], limit: u32) -> Result<Vec<(Queue, u64)>, Error> {
+        let served: Vec<_> = served.iter().map(columns).collect();
+        let params = params![
+            served.iter().map(|(namespace, ..)| *namespace).collect::<Vec<_>>(),
+            served.iter().map(|(_, name, _)| &**name).collect::<Vec<_>>(),
+            served.iter().map(|(.., kind)| *kind).collect::<Vec<_>>(),
+            i64::from(limit),
+            UNSERVED_COUNTED as i64,
+        ];
+        self.read("looking for queues that nobody serves", UNSERVED, params, |row| {
+            let kind: i16 = row.try_get(2)?;
+            let queue =
+                Queue::named(row.try_get(0)?, row.try_get(1)?, kind == STEP).map_err(Fault::corrupt)?;
+            Ok((queue, row.try_get::<_, i64>(3)? as u64))
+        })
+        .await
     }
 
     async fn duties(

@@ -41,7 +41,7 @@ const REMOTE: &str =
     remote, progress FROM remote_step WHERE uid = ?1 AND call = ?2";
 const PARKED: &str = "SELECT code, message FROM attention WHERE uid = ?1";
 const OPERATION: &str = "SELECT answer FROM operation WHERE uid = ?1 AND operation = ?2";
-const FIRST: &str = "SELECT at, entry, payload FROM journal
+const FIRST: &str = "SELECT at, entry, payload, EXISTS (SELECT 1 FROM attribute WHERE uid = ?1) FROM journal
     WHERE uid = ?1 AND run = (SELECT run FROM instance WHERE uid = ?1) AND position = 1";
 const EXPIRY: &str = "SELECT delete_at FROM ended WHERE uid = ?1";
 const NAME: &str = "SELECT name.uid, name.fingerprint, instance.status FROM instance_name name
@@ -266,7 +266,7 @@ fn operations(connection: &Connection, needs: &Needs, loaded: &mut Rows) -> Resu
     Ok(())
 }
 
-/// First entries and times of deletion.
+/// First entries, whether there are attributes, and times of deletion.
 fn firsts(connection: &Connection, needs: &Needs, loaded: &mut Rows) -> Result<()> {
     for uid in &needs.firsts {
         let mut statement = connection.prepare_cached(FIRST)?;
@@ -276,6 +276,9 @@ fn firsts(connection: &Connection, needs: &Needs, loaded: &mut Rows) -> Result<(
             loaded
                 .firsts
                 .insert(*uid, JournalEntry { position: Position(1), at: column::time(row, 0)?, fact });
+            if row.get(3)? {
+                loaded.attributed.insert(*uid);
+            }
         }
     }
     for uid in &needs.expiries {

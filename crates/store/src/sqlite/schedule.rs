@@ -8,7 +8,7 @@ use everstep_protocol::{CoordinatorId, InstanceUid, Millis, Timestamp};
 use rusqlite::{Connection, params};
 
 use super::{SqliteStore, column, fault, letters};
-use crate::{Due, Error, Mail, Offers, Queue, Schedule};
+use crate::{Due, Error, Mail, Offers, Queue, Schedule, UNSERVED_COUNTED};
 
 // By the index `wait_due`.
 const DUE: &str = "SELECT uid, call, due_at FROM wait WHERE due_at >= ?1 AND due_at <= ?2
@@ -22,6 +22,11 @@ const EXPIRED: &str = "SELECT uid FROM ended WHERE delete_at <= ?1 ORDER BY dele
 const DUTY: &str = "INSERT INTO duty (name, coordinator, until_at) VALUES (?1, ?2, ?3)
     ON CONFLICT (name) DO UPDATE SET coordinator = excluded.coordinator, until_at = excluded.until_at
     WHERE coordinator = excluded.coordinator OR until_at <= ?4";
+/// By the indexes `ready_run` and `ready_step`.
+const HELD: &str =
+    "SELECT namespace, workflow, 0, count(*) FROM ready WHERE pool IS NULL GROUP BY namespace, workflow
+    UNION ALL
+    SELECT namespace, pool, 1, count(*) FROM ready WHERE pool IS NOT NULL GROUP BY namespace, pool";
 const OFFER: &str = "UPDATE ready SET offered_at = ?3 WHERE uid = ?1 AND subject = ?2";
 
 /// The statements of one kind of queue, each one or two ranges of its index. `?3` is the time before which an offer is
@@ -107,6 +112,25 @@ impl Schedule for SqliteStore {
             Ok(backlog)
         };
         self.reader.read("looking what queues hold back", work).await
+    }
+
+    async fn unserved(&self, served: &[Queue], limit: u32) -> Result<Vec<(Queue, u64)>, Error> {
+        let served: HashSet<Queue> = served.iter().cloned().collect();
+        let work = move |connection: &Connection| {
+            let mut statement = connection.prepare_cached(HELD)?;
+            let mut rows = statement.query([])?;
+            let mut unserved = Vec::new();
+            while let Some(row) = rows.next()? {
+                let (namespace, name): (String, String) = (row.get(0)?, row.get(1)?);
+                let queue = Queue::named(&namespace, &name, row.get(2)?);
+                let queue = queue.map_err(|error| fault::Fault::corrupt("queue", error))?;
+                if !served.contains(&queue) && unserved.len() < limit as usize {
+                    unserved.push((queue, column::count(row, 3)?.min(UNSERVED_COUNTED)));
+                }
+            }
+            Ok(unserved)
+        };
+        self.reader.read("looking for queues that nobody serves", work).await
     }
 
     async fn duties(

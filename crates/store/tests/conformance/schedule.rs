@@ -121,6 +121,31 @@ pub(crate) async fn w15_a_backlog_is_seen_without_taking_anything(store: Arc<dyn
     assert_eq!(store.backlog(&[], 1, LONG).await.unwrap(), []);
 }
 
+pub(crate) async fn o22_queues_that_nobody_serves_are_counted(store: Arc<dyn Store>) {
+    let scene = Scene::new(Arc::clone(&store));
+    let rows = vec![
+        ready("orders", None, 1, false),
+        ready("orders", None, 2, true),
+        ready("orders", Some(pool()), 3, false),
+        ready("gpu", None, 4, false),
+    ];
+    write(&scene, rows).await;
+    let pinned = Start { pin: Some(Pin::Build(build())), ..start("orders", "pinned", "1") };
+    scene.run(vec![Input::Start(Box::new(pinned))]).await;
+    let of_build = Queue::Pinned(namespace(), workflow("orders"), build());
+    let (steps, like_pool) = (Queue::Step(namespace(), pool()), Queue::Run(namespace(), workflow("gpu")));
+    let unserved = async |served: &[Queue], limit| {
+        let mut found = store.unserved(served, limit).await.unwrap();
+        found.sort_by_key(|(queue, _)| queue.to_string());
+        found
+    };
+    let all = [(steps.clone(), 1), (like_pool.clone(), 1), (orders(), 2), (of_build.clone(), 1)];
+    assert_eq!(unserved(&[], 9).await, all);
+    assert_eq!(unserved(&[orders(), steps, of_build], 9).await, [(like_pool, 1)]);
+    assert_eq!(unserved(&[], 3).await.len(), 3);
+    assert_eq!(unserved(&all.map(|(queue, _)| queue), 9).await, []);
+}
+
 pub(crate) async fn offers_are_made_again(store: Arc<dyn Store>) {
     let scene = Scene::new(Arc::clone(&store));
     // Offered with the commit that made it ready, a moment ago.

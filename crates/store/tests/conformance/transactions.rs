@@ -145,6 +145,7 @@ pub(crate) async fn needs_may_repeat_themselves(store: Arc<dyn Store>) {
     };
     let loaded = scene.load(needs).await;
     assert_eq!((loaded.heads.len(), loaded.rows.ready.len(), loaded.names.len()), (1, 1, 1));
+    assert_eq!((loaded.rows.firsts.len(), loaded.rows.attributed.len()), (1, 0));
     let again =
         vec![on(uid, What::Claim { session, have: None }), on(uid, What::Claim { session, have: None })];
     assert_eq!(scene.run(again).await.answers, [Answer::Granted, Answer::Nothing]);

@@ -283,6 +283,9 @@ pub(crate) async fn p37_lists_filter_by_attributes_and_status(store: Arc<dyn Sto
         mark(&store, *uid, &["region=eu", &format!("id={id}"), "n=1.0"]).await;
     }
     let other = scene.start("other").await;
+    let (heads, firsts) = (vec![other, made[0].2], vec![other, made[0].2]);
+    let attributed = scene.load(Needs { heads, firsts, ..Needs::default() }).await.rows.attributed;
+    assert_eq!(attributed.into_iter().collect::<Vec<_>>(), [made[0].2], "a restart knows who has some");
     mark(&store, other, &["region=us", "n=1", "vip=true"]).await;
     for (status, id, uid) in &made {
         for workflow in [None, Some(workflow("orders"))] {

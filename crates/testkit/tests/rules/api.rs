@@ -44,7 +44,8 @@ async fn saved(path: std::path::PathBuf) -> String {
     assert_eq!(ended.next().await.output(), Some("[42,true,null]"));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap();
-    let served = everstep_coordinator::http::serve(listener, system.handle().clone(), std::future::pending());
+    let served =
+        everstep_coordinator::http::serve(listener, system.coordinator().clone(), std::future::pending());
     let served = tokio::spawn(served);
     let instance = get(addr, "/v1/default/workflows/everything/instances/one").await;
     let page = get(addr, "/v1/default/workflows/everything/instances/one/journal").await;

@@ -3,107 +3,19 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail tests")]
 
-use std::{collections::HashMap, net::SocketAddr, path::PathBuf, sync::Arc};
+mod bulk;
+mod rig;
+
+use std::sync::Arc;
 
 use everstep_broker::memory::MemoryBroker;
 use everstep_coordinator::{Coordinator, Settings, http};
-use everstep_protocol::limits::Limits;
 use everstep_store::sqlite::SqliteStore;
+use rig::{Answer, Rig};
 use serde_json::{Value, json};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
-    sync::oneshot,
-};
+use tokio::net::TcpListener;
 
 const INSTANCES: &str = "/v1/default/workflows/fulfil/instances";
-
-/// A coordinator that serves.
-struct Rig {
-    addr: SocketAddr,
-    dir: PathBuf,
-    _stop: (oneshot::Sender<()>, oneshot::Sender<()>),
-}
-
-impl Drop for Rig {
-    fn drop(&mut self) {
-        // Left behind if it fails: the directory is a temporary one.
-        drop(std::fs::remove_dir_all(&self.dir));
-    }
-}
-
-/// An answer.
-struct Answer {
-    status: u16,
-    headers: HashMap<String, String>,
-    body: String,
-}
-
-impl Answer {
-    fn json(&self) -> Value {
-        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
-    }
-
-    /// Checks that it is a problem of this status and code, and gives its detail.
-    fn problem(&self, status: u16, code: &str) -> String {
-        assert_eq!(
-            (self.status, self.headers["content-type"].as_str()),
-            (status, "application/problem+json"),
-            "{}",
-            self.body
-        );
-        let problem = self.json();
-        assert_eq!((&problem["status"], &problem["code"]), (&json!(status), &json!(code)));
-        assert_eq!(problem["type"], json!(format!("urn:everstep:problem:{code}")));
-        assert!(problem["title"].is_string() && problem["retry_safe"].is_boolean(), "{problem}");
-        problem["detail"].as_str().unwrap().to_owned()
-    }
-}
-
-impl Rig {
-    async fn new() -> Self {
-        let dir = std::env::temp_dir().join(format!("everstep-http-{}", uuid::Uuid::now_v7()));
-        let store = SqliteStore::open(&dir.join("test.db")).unwrap();
-        let limits = Limits { input_bytes: 100, ..Limits::default() };
-        let settings = Settings { limits, ..Settings::default() };
-        let coordinator =
-            Coordinator::new(Arc::new(store), Arc::new(MemoryBroker::new()), settings).await.unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let addr = listener.local_addr().unwrap();
-        let (stop_http, http_stopped) = oneshot::channel();
-        let (stop_loop, loop_stopped) = oneshot::channel();
-        tokio::spawn(http::serve(listener, coordinator.handle(), async { drop(http_stopped.await) }));
-        tokio::spawn(coordinator.run(async { drop(loop_stopped.await) }));
-        Self { addr, dir, _stop: (stop_http, stop_loop) }
-    }
-
-    async fn get(&self, path: &str) -> Answer {
-        self.ask("GET", path, &[], "").await
-    }
-
-    async fn post(&self, path: &str, body: &str) -> Answer {
-        self.ask("POST", path, &[("content-type", "application/json")], body).await
-    }
-
-    async fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
-        let host = self.addr.to_string();
-        let mut lines = vec![format!("{method} {path} HTTP/1.1"), "connection: close".to_owned()];
-        if !headers.iter().any(|(name, _)| *name == "host") {
-            lines.push(format!("host: {host}"));
-        }
-        lines.push(format!("content-length: {}", body.len()));
-        lines.extend(headers.iter().map(|(name, value)| format!("{name}: {value}")));
-        let mut stream = TcpStream::connect(self.addr).await.unwrap();
-        stream.write_all(format!("{}\r\n\r\n{body}", lines.join("\r\n")).as_bytes()).await.unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).await.unwrap();
-        let (head, body) = text.split_once("\r\n\r\n").unwrap();
-        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        let headers = head.lines().filter_map(|line| line.split_once(": "));
-        let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-        Answer { status, headers, body: body.to_owned() }
-    }
-}
 
 #[tokio::test]
 async fn p27_a_start_creates_or_exists_or_conflicts() {
@@ -522,71 +434,4 @@ async fn p35_a_strict_start_that_nobody_serves_is_refused() {
     let results = rig.post(&format!("{INSTANCES}:batch"), batch).await.json()["results"].clone();
     assert_eq!((&results[0]["outcome"], &results[0]["code"]), (&json!("rejected"), &json!("not_served")));
     assert_eq!(results[1]["outcome"], json!("created"));
-}
-
-/// Waits until a bulk operation is over.
-async fn over(rig: &Rig, id: &str) -> Value {
-    loop {
-        let bulk = rig.get(&format!("/v1/default/bulk/{id}")).await.json();
-        if bulk["state"] != json!("running") {
-            return bulk;
-        }
-        tokio::task::yield_now().await;
-    }
-}
-
-#[tokio::test]
-async fn p33_a_bulk_operation_is_counted_begun_and_shown() {
-    let rig = Rig::new().await;
-    for id in ["a", "b", "c"] {
-        rig.post(INSTANCES, &json!({"id": id}).to_string()).await;
-    }
-    rig.post("/v1/default/workflows/other/instances", r#"{"id":"d"}"#).await;
-    let bulk = "/v1/default/bulk";
-    let count = rig
-        .post(
-            bulk,
-            r#"{"operation":"terminate","where":{"workflow":"fulfil","status":"queued"},"dry_run":true}"#,
-        )
-        .await;
-    let newest: Vec<Value> = ["c", "b", "a"].map(|id| json!({"workflow": "fulfil", "id": id})).into();
-    let told = json!({"dry_run": true, "matched": 3, "complete": true, "newest": newest});
-    assert_eq!((count.status, count.json()), (200, told));
-    assert_eq!(rig.get(bulk).await.json(), json!({"operations": []}), "nothing was begun");
-
-    let headers = [("content-type", "application/json"), ("idempotency-key", "b-1")];
-    let body = r#"{"operation":"terminate","reason":"old","where":{"workflow":"fulfil"}}"#;
-    for _ in 0..2 {
-        let begun = rig.ask("POST", bulk, &headers, body).await;
-        assert_eq!((begun.status, &begun.json()["id"]), (201, &json!("b-1")));
-    }
-    let done = over(&rig, "b-1").await;
-    assert_eq!(
-        (&done["state"], &done["operation"], &done["where"]),
-        (&json!("done"), &json!("terminate"), &json!({"workflow": "fulfil"}))
-    );
-    assert_eq!([&done["looked_at"], &done["matched"], &done["done"], &done["refused"]], [3, 3, 3, 0]);
-    assert!(done["ended_at"].is_string());
-    let ended = rig.get(&format!("{INSTANCES}/a")).await.json();
-    assert_eq!((&ended["status"], &ended["termination"]["reason"]), (&json!("terminated"), &json!("old")));
-    let other = rig.get("/v1/default/workflows/other/instances/d").await.json();
-    assert_eq!(other["status"], json!("queued"));
-
-    let conflict =
-        rig.ask("POST", bulk, &headers, r#"{"operation":"pause","where":{"status":"open"}}"#).await;
-    assert!(conflict.problem(409, "conflict").contains("b-1"));
-    let headers = [("content-type", "application/json"), ("idempotency-key", "b-2")];
-    rig.ask("POST", bulk, &headers, r#"{"operation":"resume","where":{"status":"terminated"}}"#).await;
-    let refused = over(&rig, "b-2").await;
-    assert_eq!([&refused["matched"], &refused["done"], &refused["refused"]], [3, 0, 3]);
-    let listed = rig.get(&format!("{bulk}?limit=1")).await.json();
-    assert_eq!(
-        (&listed["operations"][0]["id"], listed["operations"].as_array().unwrap().len()),
-        (&json!("b-2"), 1)
-    );
-    let stopped = rig.post(&format!("{bulk}/b-2/stop"), "").await;
-    assert_eq!((stopped.status, &stopped.json()["state"]), (200, &json!("done")), "it is over");
-    rig.get(&format!("{bulk}/nothing")).await.problem(404, "not_found");
-    rig.post(&format!("{bulk}/nothing/stop"), "").await.problem(404, "not_found");
-    assert!(rig.post(bulk, r#"{"operation":"retry"}"#).await.problem(400, "body").contains("one condition"));
 }

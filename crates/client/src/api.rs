@@ -1,4 +1,4 @@
-//! The HTTP client of the API: one request, one answer, every failure with an advice that is safe.
+//! The routes: one request, one answer, and a failure that says whether repeating it is safe.
 
 use std::time::Duration;
 
@@ -8,15 +8,17 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use crate::failure::{Failure, Problem};
+use crate::error::{Error, Problem};
 
-/// Longer than the server takes to say that it does not know.
+/// Longer than a coordinator takes to say that it does not know.
 const ANSWER_WITHIN: Duration = Duration::from_secs(20);
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+/// How long a coordinator is asked to wait for an end: shorter than most proxies give a request.
+pub(crate) const WAIT: Duration = Duration::from_secs(30);
 
-/// Speaks to one server about one namespace.
+/// Speaks to one coordinator, or what stands before several, about one namespace.
 #[derive(Clone, Debug)]
-pub struct Client {
+pub struct Api {
     http: reqwest::Client,
     base: Url,
     namespace: Namespace,
@@ -64,15 +66,15 @@ struct StartBody<'a> {
     id: &'a InstanceId,
     input: &'a RawValue,
     #[serde(flatten)]
-    with: &'a StartWith,
+    with: &'a Options,
 }
 
 /// What a start may say beside its input.
-#[derive(Debug, Default, Serialize)]
-pub struct StartWith {
-    /// How long the instance is kept after its end.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Options {
+    /// How long the instance is kept after its end: a duration, or `{"complete": .., "failed": ..}`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub retention: Option<String>,
+    pub retention: Option<serde_json::Value>,
     /// To which build it is pinned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pin: Option<Pin>,
@@ -91,9 +93,9 @@ pub struct BatchItem {
     pub id: InstanceId,
     /// The input.
     pub input: Box<RawValue>,
-    /// What it can be found by.
-    #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
-    pub attributes: serde_json::Map<String, serde_json::Value>,
+    /// What else it says.
+    #[serde(flatten)]
+    pub with: Options,
 }
 
 #[derive(Serialize)]
@@ -101,16 +103,10 @@ struct BatchBody<'a> {
     instances: &'a [BatchItem],
 }
 
-#[derive(Serialize)]
-struct TerminateBody<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<&'a str>,
-}
-
-impl Client {
-    /// A client of the server at `url`, which is only looked for when something is asked.
-    pub fn new(url: &str, namespace: Namespace) -> Result<Self, Failure> {
-        let refused = |why: &str| Failure::Usage(format!("--url {url:?} is refused: {why}"));
+impl Api {
+    /// The API at `url`, which is only looked for when something is asked.
+    pub fn new(url: &str, namespace: Namespace) -> Result<Self, Error> {
+        let refused = |reason: &str| Error::Url { url: url.to_owned(), reason: reason.to_owned() };
         let base = Url::parse(url).map_err(|error| refused(&error.to_string()))?;
         if !matches!(base.scheme(), "http" | "https") || base.cannot_be_a_base() {
             return Err(refused("it must begin with http:// or https://"));
@@ -121,8 +117,14 @@ impl Client {
             // The API is asked directly: a proxy for the web has no business between.
             .no_proxy()
             .build()
-            .map_err(|error| Failure::Other(error.into()))?;
+            .map_err(|error| refused(&error.to_string()))?;
         Ok(Self { http, base, namespace })
+    }
+
+    /// The same API about another namespace.
+    #[must_use]
+    pub fn in_namespace(self, namespace: Namespace) -> Self {
+        Self { namespace, ..self }
     }
 
     /// Starts an instance. Repeating it with the same id makes no second one.
@@ -131,25 +133,32 @@ impl Client {
         workflow: &WorkflowName,
         id: &InstanceId,
         input: &RawValue,
-        with: &StartWith,
-    ) -> Result<Answer, Failure> {
+        with: &Options,
+    ) -> Result<Answer, Error> {
         let url = self.url(&["workflows", workflow.as_str(), "instances"]);
-        let request = self.json(Method::POST, url, &StartBody { id, input, with })?;
-        let advice = format!("with --id {id} trying again is safe: it makes no second instance");
-        self.send(request, &advice).await
+        self.send(self.json(Method::POST, url, &StartBody { id, input, with })?).await
     }
 
     /// Starts a batch of instances. Repeating it with the same ids makes no second ones.
-    pub async fn start_batch(&self, workflow: &WorkflowName, items: &[BatchItem]) -> Result<Answer, Failure> {
+    pub async fn start_batch(&self, workflow: &WorkflowName, items: &[BatchItem]) -> Result<Answer, Error> {
         let url = self.url(&["workflows", workflow.as_str(), "instances:batch"]);
-        let request = self.json(Method::POST, url, &BatchBody { instances: items })?;
-        let advice = "trying again is safe where each line has an id: it makes no second instances";
-        self.send(request, advice).await
+        self.send(self.json(Method::POST, url, &BatchBody { instances: items })?).await
     }
 
     /// One instance.
-    pub async fn instance(&self, workflow: &WorkflowName, id: &InstanceId) -> Result<Answer, Failure> {
-        self.get(self.url(&["workflows", workflow.as_str(), "instances", id.as_str()])).await
+    pub async fn instance(&self, workflow: &WorkflowName, id: &InstanceId) -> Result<Answer, Error> {
+        self.get(self.of(workflow, id, None)).await
+    }
+
+    /// One instance, once it has ended or some seconds are over: its view says which.
+    pub async fn instance_or_its_end(
+        &self,
+        workflow: &WorkflowName,
+        id: &InstanceId,
+    ) -> Result<Answer, Error> {
+        let mut url = self.of(workflow, id, None);
+        url.query_pairs_mut().append_pair("wait", &format!("{}s", WAIT.as_secs()));
+        self.send(self.http.get(url).timeout(ANSWER_WITHIN + WAIT)).await
     }
 
     /// A page of an instance's journal.
@@ -159,15 +168,15 @@ impl Client {
         id: &InstanceId,
         run: Option<u32>,
         after: u64,
-    ) -> Result<Answer, Failure> {
-        let mut url = self.url(&["workflows", workflow.as_str(), "instances", id.as_str(), "journal"]);
+    ) -> Result<Answer, Error> {
+        let mut url = self.of(workflow, id, Some("journal"));
         url.query_pairs_mut().append_pair("after", &after.to_string()).append_pair("limit", "1000");
         query(&mut url, &[("run", &run.map(|run| run.to_string()))]);
         self.get(url).await
     }
 
     /// A page of instances.
-    pub async fn instances(&self, list: &List) -> Result<Answer, Failure> {
+    pub async fn instances(&self, list: &List) -> Result<Answer, Error> {
         let mut url = match &list.workflow {
             Some(workflow) => self.url(&["workflows", workflow.as_str(), "instances"]),
             None => self.url(&["instances"]),
@@ -180,18 +189,6 @@ impl Client {
         self.get(url).await
     }
 
-    /// Ends an instance.
-    pub async fn terminate(
-        &self,
-        workflow: &WorkflowName,
-        id: &InstanceId,
-        reason: Option<&str>,
-    ) -> Result<Answer, Failure> {
-        let url = self.url(&["workflows", workflow.as_str(), "instances", id.as_str(), "terminate"]);
-        let request = self.json(Method::POST, url, &TerminateBody { reason })?;
-        self.send(request, "trying again is safe").await
-    }
-
     /// Does an operation to an instance, with a body if it takes one.
     pub async fn operate(
         &self,
@@ -199,17 +196,14 @@ impl Client {
         id: &InstanceId,
         operation: &str,
         body: Option<&impl Serialize>,
-    ) -> Result<Answer, Failure> {
-        let url = self.url(&["workflows", workflow.as_str(), "instances", id.as_str(), operation]);
+    ) -> Result<Answer, Error> {
+        let url = self.of(workflow, id, Some(operation));
         let request = match body {
             Some(body) => self.json(Method::POST, url, body)?,
             None => self.http.post(url).header("idempotency-key", Uuid::now_v7().to_string()),
         };
-        let advice = match operation {
-            "restart" => "look at the instance before trying again: each restart begins a new run",
-            _ => "trying again is safe",
-        };
-        self.send(request, advice).await
+        // Each restart begins a new run.
+        self.send_once(request, operation != "restart").await
     }
 
     /// Deletes an instance.
@@ -218,13 +212,23 @@ impl Client {
         workflow: &WorkflowName,
         id: &InstanceId,
         terminate: bool,
-    ) -> Result<Answer, Failure> {
-        let mut url = self.url(&["workflows", workflow.as_str(), "instances", id.as_str()]);
+    ) -> Result<Answer, Error> {
+        let mut url = self.of(workflow, id, None);
         if terminate {
             url.query_pairs_mut().append_pair("terminate", "true");
         }
-        let request = self.http.delete(url).header("idempotency-key", Uuid::now_v7().to_string());
-        self.send(request, "trying again is safe").await
+        self.send(self.http.delete(url).header("idempotency-key", Uuid::now_v7().to_string())).await
+    }
+
+    /// Does one operation to many instances, which the body names. Repeating it with the same key does nothing twice.
+    pub async fn operate_each(
+        &self,
+        workflow: &WorkflowName,
+        key: &str,
+        body: &impl Serialize,
+    ) -> Result<Answer, Error> {
+        let url = self.url(&["workflows", workflow.as_str(), "instances:operate"]);
+        self.send(self.keyed(url, key, body)?).await
     }
 
     /// Sends an event. Repeating it with the same id makes no second one.
@@ -233,87 +237,90 @@ impl Client {
         workflow: &WorkflowName,
         id: &InstanceId,
         event: &Event,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<Answer, Error> {
         let path = ["workflows", workflow.as_str(), "instances", id.as_str(), "events", event.kind.as_str()];
         let mut url = self.url(&path);
         query(&mut url, &[("key", &event.key.as_ref().map(ToString::to_string))]);
-        let request = self
-            .http
-            .post(url)
-            .header(header::CONTENT_TYPE, "application/json")
-            .header("idempotency-key", &event.id)
-            .body(event.payload.get().to_owned());
-        let advice = format!("with --id {} trying again is safe: it makes no second event", event.id);
-        self.send(request, &advice).await
+        self.send(self.keyed(url, &event.id, &event.payload)?).await
     }
 
     /// The newest rejected messages.
-    pub async fn rejected(&self, limit: Option<u32>) -> Result<Answer, Failure> {
+    pub async fn rejected(&self, limit: Option<u32>) -> Result<Answer, Error> {
         let mut url = self.url(&["rejected"]);
         query(&mut url, &[("limit", &limit.map(|limit| limit.to_string()))]);
         self.get(url).await
     }
 
     /// Begins an operation on many instances, or counts them. Repeating it with the same id begins none more.
-    pub async fn begin_bulk(&self, id: &InstanceId, body: &impl Serialize) -> Result<Answer, Failure> {
-        let body = serde_json::to_vec(body).map_err(|error| Failure::Other(error.into()))?;
-        let request = self
-            .http
-            .post(self.url(&["bulk"]))
-            .header(header::CONTENT_TYPE, "application/json")
-            .header("idempotency-key", id.as_str())
-            .body(body);
-        self.send(request, &format!("with --id {id} trying again is safe: it begins none more")).await
+    pub async fn begin_bulk(&self, id: &InstanceId, body: &impl Serialize) -> Result<Answer, Error> {
+        self.send(self.keyed(self.url(&["bulk"]), id.as_str(), body)?).await
     }
 
     /// The newest operations on many instances.
-    pub async fn bulks(&self, limit: Option<u32>) -> Result<Answer, Failure> {
+    pub async fn bulks(&self, limit: Option<u32>) -> Result<Answer, Error> {
         let mut url = self.url(&["bulk"]);
         query(&mut url, &[("limit", &limit.map(|limit| limit.to_string()))]);
         self.get(url).await
     }
 
     /// One of them.
-    pub async fn bulk(&self, id: &InstanceId) -> Result<Answer, Failure> {
+    pub async fn bulk(&self, id: &InstanceId) -> Result<Answer, Error> {
         self.get(self.url(&["bulk", id.as_str()])).await
     }
 
     /// Stops one of them.
-    pub async fn stop_bulk(&self, id: &InstanceId) -> Result<Answer, Failure> {
-        let request = self.http.post(self.url(&["bulk", id.as_str(), "stop"]));
-        self.send(request, "trying again is safe").await
+    pub async fn stop_bulk(&self, id: &InstanceId) -> Result<Answer, Error> {
+        self.send(self.http.post(self.url(&["bulk", id.as_str(), "stop"]))).await
+    }
+
+    /// Where it asks.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        self.base.as_str()
+    }
+
+    /// What answered is not understood.
+    pub(crate) fn alien(&self, status: u16, reason: String) -> Error {
+        Error::Alien { url: self.base.to_string(), status, reason }
+    }
+
+    fn of(&self, workflow: &WorkflowName, id: &InstanceId, rest: Option<&str>) -> Url {
+        let path = ["workflows", workflow.as_str(), "instances", id.as_str()];
+        self.url(&path.into_iter().chain(rest).collect::<Vec<_>>())
     }
 
     fn url(&self, rest: &[&str]) -> Url {
         let mut url = self.base.clone();
-        url.path_segments_mut()
-            .expect("checked when the client was made")
-            .pop_if_empty()
-            .extend(["v1", self.namespace.as_str()])
-            .extend(rest);
+        // That it can be a base was checked when this was made.
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().extend(["v1", self.namespace.as_str()]).extend(rest);
+        }
         url
     }
 
-    async fn get(&self, url: Url) -> Result<Answer, Failure> {
-        self.send(self.http.get(url), "trying again is safe").await
+    async fn get(&self, url: Url) -> Result<Answer, Error> {
+        self.send(self.http.get(url)).await
     }
 
-    fn json(&self, method: Method, url: Url, body: &impl Serialize) -> Result<RequestBuilder, Failure> {
-        let body = serde_json::to_vec(body).map_err(|error| Failure::Other(error.into()))?;
-        Ok(self
-            .http
-            .request(method, url)
-            .header(header::CONTENT_TYPE, "application/json")
-            .header("idempotency-key", Uuid::now_v7().to_string())
-            .body(body))
+    fn json(&self, method: Method, url: Url, body: &impl Serialize) -> Result<RequestBuilder, Error> {
+        let key = Uuid::now_v7().to_string();
+        Ok(with_body(self.http.request(method, url), &key, &body_of(body)?))
     }
 
-    async fn send(&self, request: RequestBuilder, advice: &str) -> Result<Answer, Failure> {
-        let unreachable = |error: &reqwest::Error| Failure::Unreachable {
+    fn keyed(&self, url: Url, key: &str, body: &impl Serialize) -> Result<RequestBuilder, Error> {
+        Ok(with_body(self.http.post(url), key, &body_of(body)?))
+    }
+
+    async fn send(&self, request: RequestBuilder) -> Result<Answer, Error> {
+        self.send_once(request, true).await
+    }
+
+    async fn send_once(&self, request: RequestBuilder, is_repeatable: bool) -> Result<Answer, Error> {
+        let unreachable = |error: &reqwest::Error| Error::Unreachable {
             url: self.base.to_string(),
             reason: innermost(error),
-            advice: if error.is_connect() { "nothing was sent, trying again is safe" } else { advice }
-                .to_owned(),
+            is_sent: !error.is_connect(),
+            is_repeatable,
         };
         let response = request.send().await.map_err(|error| unreachable(&error))?;
         let status = response.status();
@@ -322,13 +329,21 @@ impl Client {
             return Ok(Answer { status: status.as_u16(), text });
         }
         match serde_json::from_str::<Problem>(&text) {
-            Ok(problem) if !problem.code.is_empty() => Err(Failure::Problem(Box::new(problem))),
-            _ => Err(Failure::Other(anyhow::anyhow!(
-                "{} answered {status}; is it an everstep coordinator?",
-                self.base
-            ))),
+            Ok(problem) if !problem.code.is_empty() => Err(Error::Problem(Box::new(problem))),
+            _ => Err(self.alien(status.as_u16(), "it is no problem as the API tells them".to_owned())),
         }
     }
+}
+
+fn body_of(body: &impl Serialize) -> Result<Vec<u8>, Error> {
+    serde_json::to_vec(body).map_err(|error| Error::Value { what: "body", reason: error.to_string() })
+}
+
+fn with_body(request: RequestBuilder, key: &str, body: &[u8]) -> RequestBuilder {
+    request
+        .header(header::CONTENT_TYPE, "application/json")
+        .header("idempotency-key", key)
+        .body(body.to_owned())
 }
 
 fn query(url: &mut Url, fields: &[(&str, &Option<String>)]) {

@@ -1,0 +1,108 @@
+//! A coordinator that serves its API on a store of its own, and what it answers.
+
+use std::{collections::HashMap, net::SocketAddr, path::PathBuf, sync::Arc};
+
+use everstep_broker::memory::MemoryBroker;
+use everstep_coordinator::{Coordinator, Settings, http};
+use everstep_protocol::limits::Limits;
+use everstep_store::{Store, sqlite::SqliteStore};
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::oneshot,
+};
+
+/// A coordinator that serves.
+pub(crate) struct Rig {
+    addr: SocketAddr,
+    pub(crate) dir: PathBuf,
+    pub(crate) store: Arc<dyn Store>,
+    _stop: (oneshot::Sender<()>, oneshot::Sender<()>),
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        // Left behind if it fails: the directory is a temporary one.
+        drop(std::fs::remove_dir_all(&self.dir));
+    }
+}
+
+/// An answer.
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: HashMap<String, String>,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
+    }
+
+    /// Checks that it is a problem of this status and code, and gives its detail.
+    pub(crate) fn problem(&self, status: u16, code: &str) -> String {
+        assert_eq!(
+            (self.status, self.headers["content-type"].as_str()),
+            (status, "application/problem+json"),
+            "{}",
+            self.body
+        );
+        let problem = self.json();
+        assert_eq!((&problem["status"], &problem["code"]), (&json!(status), &json!(code)));
+        assert_eq!(problem["type"], json!(format!("urn:everstep:problem:{code}")));
+        assert!(problem["title"].is_string() && problem["retry_safe"].is_boolean(), "{problem}");
+        problem["detail"].as_str().unwrap().to_owned()
+    }
+}
+
+impl Rig {
+    pub(crate) async fn new() -> Self {
+        Self::with(async |_| ()).await
+    }
+
+    /// With something that is done to the store before.
+    pub(crate) async fn with(before: impl AsyncFnOnce(&Arc<dyn Store>)) -> Self {
+        let dir = std::env::temp_dir().join(format!("everstep-http-{}", uuid::Uuid::now_v7()));
+        let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&dir.join("test.db")).unwrap());
+        before(&store).await;
+        let limits = Limits { input_bytes: 100, ..Limits::default() };
+        let settings = Settings { limits, ..Settings::default() };
+        let coordinator =
+            Coordinator::new(Arc::clone(&store), Arc::new(MemoryBroker::new()), settings).await.unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let (stop_http, http_stopped) = oneshot::channel();
+        let (stop_loop, loop_stopped) = oneshot::channel();
+        tokio::spawn(http::serve(listener, coordinator.handle(), async { drop(http_stopped.await) }));
+        tokio::spawn(coordinator.run(async { drop(loop_stopped.await) }));
+        Self { addr, dir, store, _stop: (stop_http, stop_loop) }
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.ask("GET", path, &[], "").await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: &str) -> Answer {
+        self.ask("POST", path, &[("content-type", "application/json")], body).await
+    }
+
+    pub(crate) async fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+        let host = self.addr.to_string();
+        let mut lines = vec![format!("{method} {path} HTTP/1.1"), "connection: close".to_owned()];
+        if !headers.iter().any(|(name, _)| *name == "host") {
+            lines.push(format!("host: {host}"));
+        }
+        lines.push(format!("content-length: {}", body.len()));
+        lines.extend(headers.iter().map(|(name, value)| format!("{name}: {value}")));
+        let mut stream = TcpStream::connect(self.addr).await.unwrap();
+        stream.write_all(format!("{}\r\n\r\n{body}", lines.join("\r\n")).as_bytes()).await.unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await.unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        let headers = head.lines().filter_map(|line| line.split_once(": "));
+        let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        Answer { status, headers, body: body.to_owned() }
+    }
+}
