@@ -158,10 +158,12 @@ fn size(input: &Input) -> usize {
                     OpenWait::Remote(remote) => remote.input.len(),
                     OpenWait::Child(child) => child.input.len(),
                     OpenWait::Send(sending) => sending.payload.len(),
+                    OpenWait::Hook(hook) => hook.metadata.as_ref().map_or(0, everstep_protocol::Payload::len),
                     OpenWait::Sleep(_)
                     | OpenWait::SleepUntil(_)
                     | OpenWait::Event { .. }
                     | OpenWait::Instance(_)
+                    | OpenWait::Payload(_)
                     | OpenWait::Rollback { .. }
                     | OpenWait::Patch => 0,
                 })

@@ -52,6 +52,7 @@ pub(crate) fn start(answer: &Answer, workflow: &str, id: Option<&str>) -> StartR
             }
         },
         message: message.map(str::to_owned),
+        owner: None,
         retry_safe: outcome != StartOutcome::Conflict,
     }
 }
@@ -75,6 +76,7 @@ pub(crate) fn event(answer: &Answer, to: &NameKey) -> StartReply {
         status: status.map(|status| status.word().to_owned()),
         code: code.map(str::to_owned),
         message: message.map(str::to_owned),
+        owner: None,
         retry_safe: !matches!(answer, Answer::Refused(_) | Answer::EventIdTaken | Answer::NotFound),
     }
 }
@@ -116,6 +118,7 @@ pub(crate) fn unknown(workflow: &str, id: Option<&str>, retry_safe: bool) -> Sta
         status: None,
         code: None,
         message: Some(message.to_owned()),
+        owner: None,
         retry_safe,
     }
 }
@@ -129,6 +132,7 @@ pub(crate) fn rejected(code: &str, reason: &str, workflow: Option<String>, id: O
         status: None,
         code: Some(code.to_owned()),
         message: Some(reason.to_owned()),
+        owner: None,
         retry_safe: false,
     }
 }

@@ -269,7 +269,7 @@ impl Replay {
         untold
             .map(|(call, closing)| {
                 closing.told = true;
-                Closed { call: call.clone(), after: closing.after }
+                Closed { call: call.clone(), after: closing.after, hook: None }
             })
             .collect()
     }
@@ -332,6 +332,10 @@ impl Replay {
             }
             Fact::Parked(_) | Fact::Retried | Fact::Compensated(_) | Fact::Continued(_) | Fact::Ended(_) => {
                 Ok(Fed::Nothing)
+            }
+            // The code has nothing yet that these could be about.
+            Fact::Registered(_) | Fact::Received(_) | Fact::TakenOver(_) => {
+                Err(mismatch(entry, "the code has no hooks"))
             }
             Fact::Started(_) => Err(mismatch(entry, "a second first entry")),
         }

@@ -137,6 +137,7 @@ pub fn admit(
         seed: start.seed,
         generation: Generation(1),
         attributes: start.attributes.clone(),
+        hook: None,
     });
     head.position = head.position.next();
     head.journal_bytes = fact.payload_bytes();

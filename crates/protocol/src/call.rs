@@ -32,6 +32,8 @@ pub enum CallKind {
     Send,
     /// The beginning of compensations (rule P38).
     Rollback,
+    /// A wait for what a hook is resumed with.
+    Payload,
 }
 
 impl CallKind {
@@ -50,6 +52,7 @@ impl CallKind {
             Self::Instance => "instance",
             Self::Send => "send",
             Self::Rollback => "rollback",
+            Self::Payload => "payload",
         }
     }
 }

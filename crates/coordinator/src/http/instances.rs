@@ -295,7 +295,16 @@ mod tests {
 
     fn reply(outcome: StartOutcome) -> StartReply {
         let id = Some("o-1".to_owned());
-        StartReply { outcome, workflow: None, id, status: None, code: None, message: None, retry_safe: true }
+        StartReply {
+            outcome,
+            workflow: None,
+            id,
+            status: None,
+            code: None,
+            message: None,
+            owner: None,
+            retry_safe: true,
+        }
     }
 
     #[test]

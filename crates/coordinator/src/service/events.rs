@@ -17,7 +17,7 @@ use everstep_engine::{
 };
 use everstep_protocol::{
     InstanceUid, Namespace,
-    event::{EventError, EventMessage},
+    event::{EventError, EventMessage, SentMessage},
     start::Encoding,
     topology,
 };
@@ -160,8 +160,12 @@ fn check(shared: &Shared, namespace: &Namespace, message: &Message) -> Result<Ch
         refuse(&EventError::ContentType(text))
     })?;
     let limits = shared.settings.limits;
-    let parsed = EventMessage::parse(encoding, &message.body, limits.event_bytes);
-    let EventMessage { workflow, id, kind, key, payload } = parsed.map_err(|error| refuse(&error))?;
+    let parsed = SentMessage::parse(encoding, &message.body, limits.event_bytes);
+    let SentMessage::Event(event) = parsed.map_err(|error| refuse(&error))? else {
+        let reason = "hooks are not there yet".to_owned();
+        return Err(Refusal { code: "not_supported", reason, reply_to });
+    };
+    let EventMessage { workflow, id, kind, key, payload } = event;
     let known_by = message_name(properties).ok_or_else(|| refuse(&EventError::NoIdentity))?;
     let event_id = EventId { app_id: known_by.app_id, id: known_by.message_id };
     let request = EventRequest { kind, key, id: event_id, payload };

@@ -113,6 +113,10 @@ fn check(shared: &Shared, namespace: &Namespace, message: &Message) -> Result<Ch
     let limits = shared.settings.limits;
     let parsed = StartMessage::parse(encoding, &message.body, limits.input_bytes);
     let start = parsed.map_err(|error| refuse(&error))?;
+    if start.hook.is_some() {
+        let reason = "hooks are not there yet; leave it out".to_owned();
+        return Err(Refusal { code: "not_supported", reason, reply_to });
+    }
     let key = message_key(namespace, &start.workflow, properties);
     if start.id.is_none() && key.is_none() {
         return Err(refuse(&StartError::NoIdentity));

@@ -32,6 +32,7 @@ pub(super) fn begin(draft: &mut Draft<'_>, again: &Again, seen: Position) -> Ans
         seed: again.seed,
         generation: draft.head.generation,
         attributes: again.attributes.clone(),
+        hook: None,
     };
     draft.append(Fact::Started(started));
     carry_cancel(draft, again, is_seen);

@@ -63,6 +63,9 @@ impl Replay {
             },
             Fact::Started(_)
             | Fact::Delivered(_)
+            | Fact::Registered(_)
+            | Fact::Received(_)
+            | Fact::TakenOver(_)
             | Fact::Closed(_)
             | Fact::Patched(_)
             | Fact::Cancelled(_)
@@ -154,6 +157,8 @@ impl Replay {
                 | Wait::Event { .. }
                 | Wait::Child(_)
                 | Wait::Instance(_)
+                | Wait::Hook(_)
+                | Wait::Payload(_)
                 | Wait::Send(_),
                 _,
             ) => {

@@ -167,11 +167,32 @@ pub fn sent_key(id: &str, name: &str, key: &str) -> SentEvent {
 }
 
 pub fn dropped(call: &Call, after: u64) -> everstep_protocol::journal::Closed {
-    everstep_protocol::journal::Closed { call: call.clone(), after: Position(after) }
+    everstep_protocol::journal::Closed { call: call.clone(), after: Position(after), hook: None }
+}
+
+pub fn registration(token: &str) -> everstep_protocol::hook::Registration {
+    everstep_protocol::hook::Registration {
+        token: token.parse().unwrap(),
+        retention: None,
+        metadata: None,
+        webhook: None,
+        force: false,
+    }
+}
+
+pub fn awaiting(token: &str) -> everstep_protocol::journal::Awaiting {
+    let hook = everstep_protocol::HookId { run: everstep_protocol::Run(1), position: Position(2) };
+    everstep_protocol::journal::Awaiting { hook, token: token.parse().unwrap() }
 }
 
 pub fn again(input: u8) -> Again {
-    Again { input: json(&input.to_string()), seed: [input; 32], cancelled: None, attributes: Vec::new() }
+    Again {
+        input: json(&input.to_string()),
+        seed: [input; 32],
+        cancelled: None,
+        attributes: Vec::new(),
+        hook: None,
+    }
 }
 
 pub fn parked() -> Parked {

@@ -184,7 +184,7 @@ pub fn delivered(call: &Call, sequence: u64) -> Fact {
 }
 
 pub fn closed(call: &Call, after: u64) -> Fact {
-    Fact::Closed(Closed { call: call.clone(), after: Position(after) })
+    Fact::Closed(Closed { call: call.clone(), after: Position(after), hook: None })
 }
 
 pub fn patched(call: &Call) -> Fact {

@@ -185,7 +185,7 @@ pub(super) fn pin(row: &Row, at: usize) -> Result<Option<Pin>, Fault> {
     text.map(|text| text.parse().map_err(Fault::corrupt)).transpose()
 }
 
-const CALL_KINDS: [CallKind; 11] = [
+const CALL_KINDS: [CallKind; 12] = [
     CallKind::Step,
     CallKind::Sleep,
     CallKind::Event,
@@ -197,6 +197,7 @@ const CALL_KINDS: [CallKind; 11] = [
     CallKind::Instance,
     CallKind::Send,
     CallKind::Rollback,
+    CallKind::Payload,
 ];
 
 /// The number that is kept for a kind of call, from 1. Never changes.
@@ -213,6 +214,7 @@ pub(super) const fn call_kind_code(kind: CallKind) -> i16 {
         CallKind::Instance => 9,
         CallKind::Send => 10,
         CallKind::Rollback => 15,
+        CallKind::Payload => 16,
     }
 }
 
@@ -311,7 +313,7 @@ mod tests {
     #[test]
     fn kinds_of_calls_keep_their_numbers() {
         let codes: Vec<i16> = CALL_KINDS.into_iter().map(call_kind_code).collect();
-        assert_eq!(codes, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 15]);
+        assert_eq!(codes, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 15, 16]);
     }
 
     #[test]

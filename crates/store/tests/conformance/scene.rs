@@ -279,7 +279,7 @@ impl Reporting {
     }
 
     pub(crate) fn close(mut self, call: &Call, after: Position) -> Self {
-        self.report.closed.push(Closed { call: call.clone(), after });
+        self.report.closed.push(Closed { call: call.clone(), after, hook: None });
         self
     }
 

@@ -105,7 +105,9 @@ impl Hosted {
                 let (due, remote) = match &opened.wait {
                     Wait::Sleep { until } | Wait::Event { until, .. } => (Some(*until), false),
                     Wait::Remote(_) => (None, true),
-                    Wait::Child(_) | Wait::Instance(_) | Wait::Send(_) => (None, false),
+                    Wait::Child(_) | Wait::Instance(_) | Wait::Send(_) | Wait::Hook(_) | Wait::Payload(_) => {
+                        (None, false)
+                    }
                 };
                 self.waits.insert(opened.call.clone(), Waiting { due, at: entry.at, remote });
                 self.clock = self.clock.max(entry.at);
@@ -136,6 +138,14 @@ impl Hosted {
                 self.waits.remove(&returned.call);
                 self.clock = self.clock.max(entry.at);
             }
+            Fact::Registered(registered) => {
+                self.waits.remove(&registered.call);
+                self.clock = self.clock.max(entry.at);
+            }
+            Fact::Received(received) => {
+                self.waits.remove(&received.call);
+                self.clock = self.clock.max(entry.at);
+            }
             Fact::Closed(closed) => {
                 self.waits.remove(&closed.call);
                 self.clock = self.clock.max(entry.at);
@@ -143,6 +153,7 @@ impl Hosted {
             // An entry of an earlier run: it tells the body nothing, not even the time.
             Fact::Reusable(_) => {}
             Fact::Started(_)
+            | Fact::TakenOver(_)
             | Fact::Patched(_)
             | Fact::Lost(_)
             | Fact::Parked(_)
@@ -272,6 +283,7 @@ impl Hosted {
                 seed: host.next_seed(),
                 cancelled: None,
                 attributes: host.attributes(),
+                hook: None,
             })
         };
         self.over(life, out);

@@ -303,6 +303,8 @@ const fn is_at_once(wait: &OpenWait) -> bool {
         | OpenWait::Event { .. }
         | OpenWait::Child(_)
         | OpenWait::Instance(_)
+        | OpenWait::Hook(_)
+        | OpenWait::Payload(_)
         | OpenWait::Send(_) => false,
     }
 }
@@ -316,6 +318,8 @@ fn due(wait: &OpenWait, now: Timestamp) -> Option<Timestamp> {
         | OpenWait::Patch
         | OpenWait::Child(_)
         | OpenWait::Instance(_)
+        | OpenWait::Hook(_)
+        | OpenWait::Payload(_)
         | OpenWait::Send(_)
         | OpenWait::Rollback { .. } => None,
     }
