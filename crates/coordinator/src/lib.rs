@@ -40,5 +40,8 @@ mod turn;
 pub use chance::{Chance, SystemChance};
 pub use coordinator::Coordinator;
 pub use error::{Error, ErrorKind};
-pub use handle::{BATCH_STARTS_MAX, BulkBegun, BulkCount, EventRequest, Handle, Health, StartRequest};
+pub use handle::{
+    BATCH_STARTS_MAX, BulkBegun, BulkCount, EventRequest, Handle, Health, ResumeRequest, Resumed,
+    StartRequest,
+};
 pub use settings::Settings;

@@ -176,6 +176,7 @@ fn size(input: &Input) -> usize {
             results + opened + then + report.state.as_ref().map_or(0, everstep_protocol::Payload::len)
         }
         Input::On { what: What::Event(event), .. } => event.payload.len(),
+        Input::On { what: What::Payload(sent), .. } => sent.payload.len(),
         Input::On { what: What::Letter(letter), .. } => match &letter.said {
             Said::Event(event) => event.payload.len(),
             Said::Returned { outcome: Outcome::Succeeded(output), .. } => output.len(),

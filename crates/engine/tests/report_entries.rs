@@ -48,7 +48,7 @@ fn opened() -> impl Strategy<Value = Vec<Open>> {
         Just(OpenWait::Child(child("c"))),
         Just(OpenWait::Instance(other("c"))),
         Just(OpenWait::Hook(registration("t"))),
-        Just(OpenWait::Payload(awaiting("t"))),
+        Just(OpenWait::Payload(awaiting_hook("t"))),
         Just(OpenWait::Rollback { failure: None, steps: 2 }),
     ];
     prop::collection::vec(wait, 0..4).prop_map(|waits| {

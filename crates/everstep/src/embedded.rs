@@ -351,6 +351,7 @@ fn request<I: Serialize + ?Sized>(
         pin: None,
         strict: None,
         attributes: Vec::new(),
+        hook: None,
         message: None,
     })
 }

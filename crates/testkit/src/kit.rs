@@ -285,6 +285,7 @@ impl Kit {
             message: None,
             retention: everstep_engine::retention::Own::default(),
             attributes: Vec::new(),
+            hook: None,
         };
         let reply = self.system.handle.start(request).await.map_err(|error| refused(error.to_string()))?;
         match (reply.outcome, reply.id) {

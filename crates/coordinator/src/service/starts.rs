@@ -113,12 +113,8 @@ fn check(shared: &Shared, namespace: &Namespace, message: &Message) -> Result<Ch
     let limits = shared.settings.limits;
     let parsed = StartMessage::parse(encoding, &message.body, limits.input_bytes);
     let start = parsed.map_err(|error| refuse(&error))?;
-    if start.hook.is_some() {
-        let reason = "hooks are not there yet; leave it out".to_owned();
-        return Err(Refusal { code: "not_supported", reason, reply_to });
-    }
     let key = message_key(namespace, &start.workflow, properties);
-    if start.id.is_none() && key.is_none() {
+    if start.id.is_none() && start.hook.is_none() && key.is_none() {
         return Err(refuse(&StartError::NoIdentity));
     }
     let request = StartRequest {
@@ -130,6 +126,7 @@ fn check(shared: &Shared, namespace: &Namespace, message: &Message) -> Result<Ch
         pin: start.pin,
         strict: start.strict,
         attributes: start.attributes,
+        hook: start.hook,
         message: key,
     };
     let prepared = prepare(shared, request).map_err(|error| Refusal {

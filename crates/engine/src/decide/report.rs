@@ -271,8 +271,8 @@ fn open_waits(draft: &mut Draft<'_>, entry: &Entry, report: &Report) {
                 }
             }
             // A hook is claimed when all entries are there.
-            Wait::Remote(_) | Wait::Hook(_) | Wait::Payload(_) => {}
-            Wait::Event { .. } => {
+            Wait::Remote(_) | Wait::Hook(_) => {}
+            Wait::Event { .. } | Wait::Payload(_) => {
                 if let Some(wait) = event::awaiting(entry) {
                     draft.open_wait(wait);
                 }

@@ -177,6 +177,8 @@ pub(super) fn head(row: &Row) -> Result<Head, Fault> {
         position: Position(position as u64),
     });
     head.pin = pin(row, 24)?;
+    head.hooks = row.try_get::<_, i32>(26)? as u32;
+    head.hooks_until = time_if_any(row, 27)?;
     Ok(head)
 }
 

@@ -180,6 +180,7 @@ pub(crate) fn start(workflow_name: &str, id: &str, input: &str) -> Start {
         attributes: Vec::new(),
         message: None,
         letter: None,
+        hook: None,
     }
 }
 

@@ -79,6 +79,7 @@ impl Coordinator {
             attributes: Vec::new(),
             message: None,
             letter: None,
+            hook: None,
         };
         let (answer, _) = self.apply(&Input::Start(Box::new(start)));
         assert_eq!(answer, Answer::Created);
