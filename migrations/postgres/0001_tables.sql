@@ -46,7 +46,7 @@ CREATE TABLE instance (
     cached_by uuid,
     cached_position bigint,
     pin text COLLATE "C",
-    hooks integer NOT NULL DEFAULT 0 CHECK (hooks >= 0),
+    hooks integer NOT NULL DEFAULT 0,
     hooks_until bigint,
     CONSTRAINT ended_has_a_time CHECK ((status <> 0) = (ended_at IS NOT NULL)),
     CONSTRAINT ended_waits_for_nothing CHECK (status = 0 OR waits = 0)

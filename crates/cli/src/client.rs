@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use everstep_protocol::{EventKey, EventType, InstanceId, Namespace, Pin, WorkflowName};
+use everstep_protocol::{EventKey, EventType, InstanceId, Namespace, Pin, Token, WorkflowName};
 use reqwest::{Method, RequestBuilder, Url, header};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -82,6 +82,22 @@ pub struct StartWith {
     /// What it can be found by.
     #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
     pub attributes: serde_json::Map<String, serde_json::Value>,
+    /// The token that it claims.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hook: Option<StartHook>,
+}
+
+/// A token that a start claims.
+#[derive(Debug, Serialize)]
+pub struct StartHook {
+    /// The token.
+    pub token: Token,
+    /// For how long it is the instance's at least.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retention: Option<String>,
+    /// What whoever looks it up reads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Box<RawValue>>,
 }
 
 /// One start of a batch.
@@ -244,6 +260,31 @@ impl Client {
             .header("idempotency-key", &event.id)
             .body(event.payload.get().to_owned());
         let advice = format!("with --id {} trying again is safe: it makes no second event", event.id);
+        self.send(request, &advice).await
+    }
+
+    /// Tokens and who has them.
+    pub async fn hooks(&self, after: Option<&Token>, limit: Option<u32>) -> Result<Answer, Failure> {
+        let mut url = self.url(&["hooks"]);
+        let (after, limit) = (after.map(ToString::to_string), limit.map(|limit| limit.to_string()));
+        query(&mut url, &[("after", &after), ("limit", &limit)]);
+        self.get(url).await
+    }
+
+    /// Who has a token.
+    pub async fn hook(&self, token: &Token) -> Result<Answer, Failure> {
+        self.get(self.url(&["hooks", token.as_str()])).await
+    }
+
+    /// Resumes a hook. Repeating it with the same id keeps no second payload.
+    pub async fn resume_hook(&self, token: &Token, id: &str, payload: &RawValue) -> Result<Answer, Failure> {
+        let request = self
+            .http
+            .post(self.url(&["hooks", token.as_str(), "resume"]))
+            .header(header::CONTENT_TYPE, "application/json")
+            .header("idempotency-key", id)
+            .body(payload.get().to_owned());
+        let advice = format!("with --id {id} trying again is safe: it keeps no second payload");
         self.send(request, &advice).await
     }
 

@@ -22,7 +22,7 @@ pub struct Limits {
     /// Events of one instance that no wait has taken yet; more are refused. Default 1,000.
     #[serde(skip_serializing_if = "is_events_unread")]
     pub events_unread: u64,
-    /// How long a hook may keep its token at most, from its creation. Default 30 days.
+    /// How long the retention of a hook may be at most, in milliseconds. Default 30 days.
     #[serde(skip_serializing_if = "is_hook_retention")]
     pub hook_retention: Millis,
 }

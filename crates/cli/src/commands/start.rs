@@ -10,7 +10,7 @@ use super::{Asking, print};
 use crate::{
     answer::{self, Instance},
     args::{Format, StartArgs},
-    client::StartWith,
+    client::{StartHook, StartWith},
     failure::Failure,
     show, wait,
 };
@@ -27,7 +27,15 @@ pub(super) async fn start(asking: &Asking, args: StartArgs) -> Result<(), Failur
     };
     let attributes = args.attributes.iter().map(|words| read_attribute(words));
     let attributes = everstep_protocol::attribute::object(&attributes.collect::<Result<Vec<_>, _>>()?);
-    let with = StartWith { retention: args.retention, pin: args.pin, strict: args.strict, attributes };
+    let hook = match args.hook {
+        None => None,
+        Some(token) => {
+            let given = args.hook_metadata.as_deref();
+            let metadata = given.map(|given| read_json("--hook-metadata", Some(given))).transpose()?;
+            Some(StartHook { token, retention: args.hook_retention, metadata })
+        }
+    };
+    let with = StartWith { retention: args.retention, pin: args.pin, strict: args.strict, attributes, hook };
     let started = asking.client.start(&args.workflow, &id, &input, &with).await?;
     let verb = if started.status == 201 { "created" } else { "exists" };
     if !args.wait {

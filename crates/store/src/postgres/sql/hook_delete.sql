@@ -5,8 +5,9 @@ WHERE ctid = ANY(ARRAY(
     SELECT t.place
     FROM unnest($1::text[], $2::text[], $3::uuid[]) AS k (namespace, token, instance)
     CROSS JOIN LATERAL (
-        SELECT ctid AS place FROM hook t
-        WHERE t.namespace = k.namespace AND t.token = k.token AND t.instance = k.instance
+        SELECT ctid AS place, instance FROM hook t
+        WHERE t.namespace = k.namespace AND t.token = k.token
         LIMIT 1
     ) t
+    WHERE t.instance = k.instance
 ))

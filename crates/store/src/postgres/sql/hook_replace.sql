@@ -6,8 +6,11 @@ WHERE ctid = ANY(ARRAY(
     SELECT t.place
     FROM unnest($1::text[], $2::text[], $3::uuid[]) AS k (namespace, token, instance)
     CROSS JOIN LATERAL (
-        SELECT ctid AS place FROM hook t
-        WHERE t.namespace = k.namespace AND t.token = k.token AND t.instance = k.instance
+        SELECT ctid AS place, instance FROM hook t
+        WHERE t.namespace = k.namespace AND t.token = k.token
         LIMIT 1
     ) t
-)) AND ended AND retain_until <= $4::bigint
+    WHERE t.instance = k.instance
+))
+-- So written that no index is for it.
+AND CASE WHEN ended THEN retain_until <= $4::bigint ELSE false END
