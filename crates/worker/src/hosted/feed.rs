@@ -44,6 +44,7 @@ impl Hosted {
         };
         let host = Host::new(self.info.clone(), started.seed);
         host.begin_with(&started.attributes);
+        host.begin_with_hook(started.hook.clone());
         let body = definition.begin(host.workflow(), &started.input);
         self.life = Life::Waiting(host, body);
         self.listen();
@@ -70,6 +71,11 @@ impl Hosted {
             Fed::Nothing | Fed::Unpatched { .. } => {}
             Fed::Resolve { number, result } => self.resolve(number, result, entry.position, out),
             Fed::Deliver { number, event } => self.deliver(number, event, entry.position, out),
+            Fed::Registered { number, outcome } => {
+                self.calls.remove(&number);
+                self.tend(entry.position, out, |host| host.registered(number, outcome));
+            }
+            Fed::LetGo { number } => self.tend(entry.position, out, |host| host.released(number)),
             Fed::Cancel { numbers, failure } => self.cancel(numbers, &failure, entry.position, out),
             Fed::Rollback => self.roll_back(entry.position, out),
         }
@@ -172,6 +178,8 @@ impl Hosted {
             Fed::Resolve { number, .. } => self.calls.get(number),
             Fed::Nothing
             | Fed::Deliver { .. }
+            | Fed::Registered { .. }
+            | Fed::LetGo { .. }
             | Fed::Unpatched { .. }
             | Fed::Cancel { .. }
             | Fed::Rollback => None,
@@ -215,6 +223,15 @@ impl Hosted {
         }
     }
 
+    /// Hands the body what is no outcome of a call.
+    fn tend(&mut self, seen: Position, out: &mut Vec<Out>, hand_over: impl FnOnce(&Host) -> bool) {
+        if let Life::Waiting(host, _) = &self.life
+            && hand_over(host)
+        {
+            self.poll(seen, out);
+        }
+    }
+
     fn deliver(&mut self, number: u64, event: Delivered, seen: Position, out: &mut Vec<Out>) {
         self.calls.remove(&number);
         if let Life::Waiting(host, _) = &self.life {
@@ -245,6 +262,12 @@ impl Hosted {
         }
         for (call, position) in polled.untaken {
             self.replay.untaken(call, position);
+        }
+        // What a rollback throws away the body did not let go (rule W29): its retention holds.
+        if self.rollback.is_none() {
+            for (number, call, token) in polled.let_go {
+                self.replay.let_go(number, call, token, seen);
+            }
         }
         match polled.state {
             BodyState::Pending => {}
@@ -283,7 +306,7 @@ impl Hosted {
                 seed: host.next_seed(),
                 cancelled: None,
                 attributes: host.attributes(),
-                hook: None,
+                hook: host.start_hook(),
             })
         };
         self.over(life, out);
