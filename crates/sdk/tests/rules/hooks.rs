@@ -165,7 +165,7 @@ fn h43_several_awaits_are_calls_of_their_own_and_a_lost_race_closes_its_own() {
         drop(raced);
         let other = hook.next();
         drop(lost);
-        Ok(other.await?)
+        other.await
     });
     driver.poll();
     let polled = registered(&mut driver, 0, owned());
@@ -179,20 +179,18 @@ fn h43_several_awaits_are_calls_of_their_own_and_a_lost_race_closes_its_own() {
 }
 
 #[test]
-fn h42_a_payload_that_the_body_drops_unseen_is_told() {
+fn h42_an_await_that_never_began_takes_nothing_and_leaves_nothing_to_close() {
     let mut driver = Driver::new(|cx: Workflow| async move {
         let hook: Hook<u64> = cx.hook("order").token("t").create()?;
         let mut next = Box::pin(hook.next());
         drop(futures::future::select(&mut next, cx.sleep("a", "1s")).await);
         cx.sleep("b", "1s").await?;
         drop(next);
-        Ok(hook.next().await?)
+        hook.next().await
     });
     driver.poll();
-    let nap = driver.host.clone();
     let polled = driver.feed(2, ());
     assert!(matches!(polled.state, BodyState::Pending));
-    drop(nap);
     // It is registered only now: the await that is held begins when somebody polls it, which nobody does.
     let polled = registered(&mut driver, 0, owned());
     assert!(polled.made.is_empty());
@@ -342,7 +340,7 @@ fn h09_nothing_but_the_token_may_be_said_of_the_hook_of_the_start() {
 #[test]
 fn h10_h30_h54_h67_what_cannot_be_is_refused_by_name_and_never_recorded() {
     type Make = fn(&Workflow) -> everstep::HookCall<u64>;
-    let bad: [(Make, &str); 12] = [
+    let bad: [(Make, &str); 11] = [
         (|cx| cx.hook("h").token(""), "hook token"),
         (|cx| cx.hook("h").token("x".repeat(257)), "hook token"),
         (|cx| cx.hook("").token("t"), "call name"),
@@ -351,7 +349,6 @@ fn h10_h30_h54_h67_what_cannot_be_is_refused_by_name_and_never_recorded() {
         (|cx| cx.hook("h").retention(Timestamp(1)), "must end in the future"),
         (|cx| cx.hook("h").retention("1969-01-01T00:00:00Z"), "1969"),
         (|cx| cx.hook("h").metadata(&"m".repeat(17 << 10)), "metadata"),
-        (|cx| cx.hook("h").metadata(&f64::NAN), "metadata"),
         (|cx| cx.hook("h").webhook().retention("1 day"), "retention"),
         (|cx| cx.hook("h").token("t").webhook_answering(99, "").force(), "status 99"),
         (|cx| cx.hook("h").force(), "force needs a token"),
@@ -360,6 +357,11 @@ fn h10_h30_h54_h67_what_cannot_be_is_refused_by_name_and_never_recorded() {
         let driver = Driver::new(move |cx: Workflow| async move { make(&cx).create().map(|_| ()) });
         refused(&driver.failure(), text);
     }
+    let nan =
+        Driver::new(
+            |cx: Workflow| async move { cx.hook::<u64>("h").metadata(&f64::NAN).create().map(|_| ()) },
+        );
+    assert_eq!(nan.failure().kind, FailureKind::Unserialisable);
     let forced = Driver::new(|cx: Workflow| async move {
         cx.hook::<u64>("h").token("t").webhook().force().create().map(|_| ())
     });
