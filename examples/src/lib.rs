@@ -5,5 +5,6 @@ pub mod fulfil;
 pub mod guide;
 pub mod orders;
 pub mod payment;
+pub mod policies;
 
 pub use fulfil::registry;

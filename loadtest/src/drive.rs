@@ -201,6 +201,8 @@ async fn lateness(store: &dyn Store, workload: Workload) -> Result<Vec<f64>> {
                     | Wait::Event { .. }
                     | Wait::Child(_)
                     | Wait::Instance(_)
+                    | Wait::Hook(_)
+                    | Wait::Payload(_)
                     | Wait::Send(_) => None,
                 },
                 _ => None,

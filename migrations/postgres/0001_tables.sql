@@ -46,6 +46,8 @@ CREATE TABLE instance (
     cached_by uuid,
     cached_position bigint,
     pin text COLLATE "C",
+    hooks integer NOT NULL DEFAULT 0,
+    hooks_until bigint,
     CONSTRAINT ended_has_a_time CHECK ((status <> 0) = (ended_at IS NOT NULL)),
     CONSTRAINT ended_waits_for_nothing CHECK (status = 0 OR waits = 0)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000,
@@ -56,6 +58,8 @@ COMMENT ON COLUMN instance.keep_complete IS
     'milliseconds from an end with an output to the deletion; null: as the workflow says; never changes';
 COMMENT ON COLUMN instance.keep_failed IS 'the same from any other end';
 COMMENT ON COLUMN instance.cached_by IS 'the session that may have kept the body, fed up to cached_position';
+COMMENT ON COLUMN instance.hooks IS 'tokens that it owns; never less than there are; written only when it changes';
+COMMENT ON COLUMN instance.hooks_until IS 'the end of the longest retention of a hook that it ever had: it is kept as long';
 COMMENT ON COLUMN instance.pin IS
     'the build whose workers alone take it up; * the build of whoever takes it up first; null any';
 -- Lists of one workflow, newest first. All its columns are immutable. The id is in it as bytes, which order as the id does:
@@ -102,7 +106,7 @@ CREATE TABLE journal (
     payload text,
     PRIMARY KEY (instance, run, position)
 );
-COMMENT ON COLUMN journal.kind IS '1 started, 2 attempted, 3 opened, 4 fired, 5 lost, 6 parked, 7 retried, 8 ended, 9 delivered, 10 closed, 12 cancelled, 14 patched, 15 compensating, 16 compensated, 17 returned, 21 continued, 25 rollback, 26 reusable';
+COMMENT ON COLUMN journal.kind IS '1 started, 2 attempted, 3 opened, 4 fired, 5 lost, 6 parked, 7 retried, 8 ended, 9 delivered, 10 closed, 12 cancelled, 14 patched, 15 compensating, 16 compensated, 17 returned, 21 continued, 25 rollback, 26 reusable, 30 registered, 31 received, 32 taken over';
 
 -- The side tables of open instances. `subject` is zero for the instance itself, else the hash of a remote step's call.
 
@@ -146,10 +150,10 @@ CREATE TABLE wait (
     call_name text NOT NULL,
     awaited bytea,
     PRIMARY KEY (instance, call),
-    CONSTRAINT only_what_others_do_has_no_time CHECK (due_at IS NOT NULL OR kind IN (3, 5)),
-    CONSTRAINT waits_for_events_say_for_which CHECK ((kind = 4) = (awaited IS NOT NULL))
+    CONSTRAINT only_what_others_do_has_no_time CHECK (due_at IS NOT NULL OR kind IN (3, 5, 6)),
+    CONSTRAINT waits_for_events_say_for_which CHECK ((kind IN (4, 6)) = (awaited IS NOT NULL))
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
-COMMENT ON COLUMN wait.kind IS '1 sleep, 2 retry, 3 remote step, 4 event, 5 another instance';
+COMMENT ON COLUMN wait.kind IS '1 sleep, 2 retry, 3 remote step, 4 event, 5 another instance, 6 hook';
 COMMENT ON COLUMN wait.awaited IS 'MessagePack: types, key and the position of the entry that opened it';
 CREATE INDEX wait_by_due ON wait (due_at) WHERE due_at IS NOT NULL;
 
@@ -164,7 +168,8 @@ CREATE TABLE awaited (
     PRIMARY KEY (instance, type, key, opened)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
 
--- Events, kept as long as their instance, so that one that is sent again is known (rule P24). The payload of one that was
+-- Events, kept as long as their instance, so that one that is sent again is known (rule P24). What a hook is resumed with is one, of a
+-- type that begins with a control character, as no name of a user does. The payload of one that was
 -- delivered is in the journal, at the run and position given here, for as long as that is kept.
 CREATE TABLE event (
     instance uuid NOT NULL,
@@ -207,7 +212,7 @@ CREATE TABLE mailbox (
     CONSTRAINT a_name_is_whole CHECK ((name IS NULL) = (namespace IS NULL) AND (name IS NULL) = (workflow IS NULL)),
     CONSTRAINT a_letter_has_one_address CHECK ((instance IS NULL) = (name IS NOT NULL))
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
-COMMENT ON COLUMN mailbox.kind IS '1 start, 2 watch, 3 event, 4 returned, 5 terminate, 6 cancel';
+COMMENT ON COLUMN mailbox.kind IS '1 start, 2 watch, 3 event, 4 returned, 5 terminate, 6 cancel, 7 claim, 8 claimed';
 COMMENT ON COLUMN mailbox.caller IS 'with run and call: the call that it is about';
 COMMENT ON COLUMN mailbox.body IS 'MessagePack: what it says';
 -- Who is about to exist.
@@ -248,6 +253,32 @@ CREATE TABLE watcher (
     call bytea NOT NULL CHECK (octet_length(call) = 16),
     PRIMARY KEY (instance, caller, run, call)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
+
+-- Tokens of hooks that somebody owns (rule H36): the key guards that. A row is the owner's, and changed by its decisions alone. When
+-- that has ended, what has no retention is deleted; the others are kept, and from the end of the retention on they are replaced by
+-- whoever claims the token. Run and position say which hook it is: those of the entry that opened it, zero for one that the
+-- instance was started with.
+CREATE TABLE hook (
+    instance uuid NOT NULL,
+    since bigint NOT NULL,
+    retain_until bigint,
+    position bigint NOT NULL CHECK (position >= 0),
+    run integer NOT NULL CHECK (run >= 0),
+    ended boolean NOT NULL,
+    namespace text COLLATE "C" NOT NULL,
+    token text COLLATE "C" NOT NULL,
+    from_workflow text COLLATE "C",
+    from_name text COLLATE "C",
+    metadata text,
+    webhook bytea,
+    PRIMARY KEY (namespace, token),
+    CONSTRAINT what_is_kept_has_a_time CHECK (NOT ended OR retain_until IS NOT NULL),
+    CONSTRAINT whom_it_was_taken_from_is_whole CHECK ((from_workflow IS NULL) = (from_name IS NULL))
+) WITH (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000);
+COMMENT ON COLUMN hook.ended IS 'the owner has ended and keeps it by its retention alone';
+COMMENT ON COLUMN hook.webhook IS 'MessagePack: what it answers whoever resumes it over HTTP without an access token';
+CREATE INDEX hook_by_instance ON hook (instance);
+CREATE INDEX hook_kept ON hook (retain_until) WHERE ended;
 
 -- Remote steps without an outcome (rule W39). `body` is MessagePack: call, position and what to run.
 CREATE TABLE remote_step (

@@ -39,6 +39,9 @@ CREATE TABLE instance (
     cached_position INTEGER,
     -- The build whose workers alone take it up; * that of whoever takes it up first; null any.
     pin           TEXT,
+    -- Tokens that it owns, never less than there are; and the end of the longest retention that one ever had.
+    hooks         INTEGER NOT NULL DEFAULT 0,
+    hooks_until   INTEGER,
     CHECK ((status <> 0) = (ended_at IS NOT NULL))
 ) STRICT, WITHOUT ROWID;
 
@@ -116,8 +119,8 @@ CREATE INDEX ready_step ON ready (namespace, pool, offered_at, ready_at) WHERE p
 CREATE TABLE wait (
     uid        BLOB    NOT NULL,
     call       BLOB    NOT NULL CHECK (length(call) = 16),
-    -- 1 sleep, 2 retry, 3 remote step, 4 event, 5 another instance.
-    kind       INTEGER NOT NULL CHECK (kind BETWEEN 1 AND 5),
+    -- 1 sleep, 2 retry, 3 remote step, 4 event, 5 another instance, 6 hook.
+    kind       INTEGER NOT NULL CHECK (kind BETWEEN 1 AND 6),
     since      INTEGER NOT NULL,
     -- Null where something other than time ends it.
     due_at     INTEGER,
@@ -127,7 +130,7 @@ CREATE TABLE wait (
     -- MessagePack of what a wait for an event waits for.
     awaited    BLOB,
     PRIMARY KEY (uid, call),
-    CHECK ((kind = 4) = (awaited IS NOT NULL))
+    CHECK ((kind IN (4, 6)) = (awaited IS NOT NULL))
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX wait_due ON wait (due_at) WHERE due_at IS NOT NULL;
@@ -220,6 +223,30 @@ CREATE TABLE watcher (
     call   BLOB    NOT NULL CHECK (length(call) = 16),
     PRIMARY KEY (uid, caller, run, call)
 ) STRICT, WITHOUT ROWID;
+
+-- Tokens of hooks that somebody owns: the key guards that. Run and position say which hook it is: those of the entry that opened
+-- it, zero for one that the instance was started with. ended: the owner has ended and keeps it by its retention alone.
+CREATE TABLE hook (
+    namespace     TEXT    NOT NULL,
+    token         TEXT    NOT NULL,
+    uid           BLOB    NOT NULL,
+    run           INTEGER NOT NULL CHECK (run >= 0),
+    position      INTEGER NOT NULL CHECK (position >= 0),
+    since         INTEGER NOT NULL,
+    retain_until  INTEGER,
+    ended         INTEGER NOT NULL CHECK (ended IN (0, 1)),
+    metadata      TEXT,
+    -- MessagePack of what a webhook answers.
+    webhook       BLOB,
+    -- From whom it was taken.
+    from_workflow TEXT,
+    from_id       TEXT,
+    PRIMARY KEY (namespace, token),
+    CHECK (ended = 0 OR retain_until IS NOT NULL)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX hook_instance ON hook (uid);
+CREATE INDEX hook_kept ON hook (retain_until) WHERE ended = 1;
 
 CREATE TABLE remote_step (
     uid          BLOB    NOT NULL,

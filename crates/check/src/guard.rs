@@ -28,6 +28,7 @@ const NO_LIMITS: Limits = Limits {
     journal_bytes: u64::MAX,
     event_bytes: u64::MAX,
     events_unread: u64::MAX,
+    hook_retention: everstep_protocol::Millis::MAX,
 };
 
 /// A thread that is stuck is left behind, since nobody can stop it.

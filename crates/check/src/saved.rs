@@ -2,13 +2,15 @@
 //! says of an instance and its journal. Exports may have the instance's seed besides, without which draws do not come out
 //! as they did.
 
+mod hook;
 mod read;
 mod saga;
 mod write;
 
 use everstep_protocol::{
     BuildName, Call, Epoch, EventKey, EventType, FailureKind, FunctionName, Generation, InstanceId,
-    InstanceUid, Namespace, Pin, Pool, Position, Run, SessionId, Timestamp, WorkflowName,
+    InstanceUid, Namespace, Pin, Pool, Position, Run, SessionId, Timestamp, Token, WorkflowName,
+    hook::Webhook,
     journal::{Entry, Other, ParkCode},
 };
 use serde::{Deserialize, Serialize};
@@ -172,6 +174,18 @@ struct Line {
     reused: bool,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     rollback: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<Token>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hook: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by_hook: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retention: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    webhook: Option<Webhook>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    force: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     steps: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -241,6 +241,26 @@ pub struct Entry {
     pub message: Option<String>,
 }
 
+/// Tokens and who has them.
+#[derive(Debug, Deserialize)]
+#[allow(missing_docs, reason = "the fields are those of the HTTP API")]
+pub struct HookList {
+    pub hooks: Vec<Hook>,
+}
+
+/// A token and who has it.
+#[derive(Debug, Deserialize)]
+#[allow(missing_docs, reason = "the fields are those of the HTTP API")]
+pub struct Hook {
+    pub token: String,
+    pub workflow: String,
+    pub id: String,
+    pub status: String,
+    pub since: String,
+    #[serde(default)]
+    pub retain_until: Option<String>,
+}
+
 /// Rejected messages.
 #[derive(Debug, Deserialize)]
 #[allow(missing_docs, reason = "the fields are those of the HTTP API")]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use everstep_protocol::{BuildName, EventKey, EventType, InstanceId, Namespace, Pin, WorkflowName};
+use everstep_protocol::{BuildName, EventKey, EventType, InstanceId, Namespace, Pin, Token, WorkflowName};
 
 /// What the exit codes mean.
 pub const EXIT_CODES: &str = "\
@@ -92,6 +92,9 @@ pub enum Command {
     /// Send events to instances
     #[command(subcommand)]
     Events(EventsCommand),
+    /// Look at tokens and who has them, and resume hooks
+    #[command(subcommand)]
+    Hooks(HooksCommand),
     /// Feed the journals of open instances to the code of the example workflows, and list those that would break. Your own
     /// code checks itself: give its program a `main` of `everstep::check`, see docs/guides/deploys.md
     Check(everstep_check::Options),
@@ -147,6 +150,15 @@ pub struct StartArgs {
     /// Wait for the end and print the output
     #[arg(long)]
     pub wait: bool,
+    /// A token that no other instance has meanwhile; while one has it, the start is refused and says which
+    #[arg(long, value_name = "TOKEN", conflicts_with = "batch")]
+    pub hook: Option<Token>,
+    /// For how long the token is the instance's at least: a duration such as "10 min", or a moment
+    #[arg(long, value_name = "DURATION|MOMENT", requires = "hook")]
+    pub hook_retention: Option<String>,
+    /// What whoever looks the token up reads: JSON text, @FILE, or - for standard input
+    #[arg(long, value_name = "JSON|@FILE|-", requires = "hook")]
+    pub hook_metadata: Option<String>,
     /// How long it is kept after its end, such as "30 days"
     #[arg(long, value_name = "DURATION")]
     pub retention: Option<String>,
@@ -444,6 +456,36 @@ pub struct SendArgs {
     /// The correlation key
     #[arg(long)]
     pub key: Option<EventKey>,
+}
+
+/// Commands about hooks.
+#[derive(Debug, Subcommand)]
+pub enum HooksCommand {
+    /// List tokens and who has them, in their order
+    List {
+        /// Only tokens after this one
+        #[arg(long, value_name = "TOKEN")]
+        after: Option<Token>,
+        /// How many, 1 to 200; default 50
+        #[arg(long)]
+        limit: Option<u32>,
+    },
+    /// Show who has a token
+    Get {
+        /// The token
+        token: Token,
+    },
+    /// Resume the hook of whoever has a token
+    Resume {
+        /// The token
+        token: Token,
+        /// What it is resumed with: JSON text, @FILE, or - for standard input; null if absent
+        #[arg(long, value_name = "JSON|@FILE|-")]
+        payload: Option<String>,
+        /// By what a repetition is known, 1 to 100 visible ASCII characters; generated if absent
+        #[arg(long, value_name = "ID")]
+        id: Option<String>,
+    },
 }
 
 /// Commands about rejected messages.

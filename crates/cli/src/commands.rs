@@ -5,6 +5,7 @@ mod bulk;
 mod check;
 mod events;
 mod export;
+mod hooks;
 mod instances;
 mod rejected;
 mod settings;
@@ -40,6 +41,7 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Instances(command) => instances::run(&Asking::new(&global)?, command).await,
         Command::Bulk(command) => bulk::run(&Asking::new(&global)?, command).await,
         Command::Events(command) => events::run(&Asking::new(&global)?, command).await,
+        Command::Hooks(command) => hooks::run(&Asking::new(&global)?, command).await,
         Command::Check(options) => check::run(options).await,
         Command::Rejected(command) => rejected::run(&Asking::new(&global)?, command).await,
         Command::Settings(args) => settings::run(&global, &args),

@@ -5,7 +5,7 @@ use std::{fmt::Write as _, io::IsTerminal};
 
 use comfy_table::{Cell, Color, Table, presets};
 
-use crate::answer::{Bulk, Call, Child, Entry, Instance, Reason, Rejected, Rollback};
+use crate::answer::{Bulk, Call, Child, Entry, Hook, Instance, Reason, Rejected, Rollback};
 
 /// Text in which control characters are escaped.
 #[must_use]
@@ -207,6 +207,23 @@ fn detail(entry: &Entry) -> String {
     parts.extend(entry.error.as_ref().map(|error| format!("{}: {}", error.name, error.message)));
     parts.extend(entry.retry_at.as_ref().map(|at| format!("again at {at}")));
     parts.join(", ")
+}
+
+/// Tokens and who has them.
+#[must_use]
+pub fn hooks(hooks: &[Hook]) -> String {
+    let mut table = table(&["TOKEN", "WORKFLOW", "ID", "STATUS", "SINCE", "KEPT UNTIL"]);
+    for hook in hooks {
+        table.add_row([
+            plain(&hook.token),
+            plain(&hook.workflow),
+            plain(&hook.id),
+            plain(&hook.status),
+            plain(&hook.since),
+            plain(hook.retain_until.as_deref().unwrap_or_default()),
+        ]);
+    }
+    finish(table)
 }
 
 /// Rejected messages.

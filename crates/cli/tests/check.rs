@@ -140,6 +140,7 @@ async fn cools_off(handle: &Handle, workflow: &str, id: &str) {
         pin: None,
         strict: None,
         attributes: Vec::new(),
+        hook: None,
         message: None,
     };
     handle.start(request).await.expect("it is started");

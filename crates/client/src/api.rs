@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use everstep_protocol::{EventKey, EventType, InstanceId, Namespace, Pin, WorkflowName};
+use everstep_protocol::{EventKey, EventType, InstanceId, Namespace, Pin, Token, WorkflowName};
 use reqwest::{Method, RequestBuilder, Url, header};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
@@ -84,6 +84,23 @@ pub struct Options {
     /// What it can be found by.
     #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
     pub attributes: serde_json::Map<String, serde_json::Value>,
+    /// The token that it claims.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hook: Option<StartHook>,
+}
+
+/// A token that a start claims.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StartHook {
+    /// The token.
+    pub token: Token,
+    /// For how long it is the instance's at least.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retention: Option<String>,
+    /// What whoever looks it up reads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Box<RawValue>>,
 }
 
 /// One start of a batch.
@@ -242,6 +259,24 @@ impl Api {
         let mut url = self.url(&path);
         query(&mut url, &[("key", &event.key.as_ref().map(ToString::to_string))]);
         self.send(self.keyed(url, &event.id, &event.payload)?).await
+    }
+
+    /// Tokens and who has them.
+    pub async fn hooks(&self, after: Option<&Token>, limit: Option<u32>) -> Result<Answer, Error> {
+        let mut url = self.url(&["hooks"]);
+        let (after, limit) = (after.map(ToString::to_string), limit.map(|limit| limit.to_string()));
+        query(&mut url, &[("after", &after), ("limit", &limit)]);
+        self.get(url).await
+    }
+
+    /// Who has a token.
+    pub async fn hook(&self, token: &Token) -> Result<Answer, Error> {
+        self.get(self.url(&["hooks", token.as_str()])).await
+    }
+
+    /// Resumes a hook. Repeating it with the same id keeps no second payload.
+    pub async fn resume_hook(&self, token: &Token, id: &str, payload: &RawValue) -> Result<Answer, Error> {
+        self.send(self.keyed(self.url(&["hooks", token.as_str(), "resume"]), id, &payload)?).await
     }
 
     /// The newest rejected messages.

@@ -3,9 +3,11 @@
 pub(crate) mod act;
 pub(crate) mod bulk;
 mod control;
+mod hook;
 
 pub use act::{Each, IDS_MAX};
 pub use bulk::{BulkBegun, BulkCount};
+pub use hook::{ResumeRequest, Resumed};
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -19,6 +21,7 @@ use everstep_engine::{
 };
 use everstep_protocol::{
     Attribute, EventKey, EventType, Fingerprint, InstanceId, Namespace, Payload, Pin, WorkflowName,
+    hook::StartHook,
     limits::Limits,
     start::{Retention, StartReply},
 };
@@ -66,6 +69,8 @@ pub struct StartRequest {
     pub strict: Option<bool>,
     /// What the instance can be found by (rule P37).
     pub attributes: Vec<Attribute>,
+    /// The token that it claims, so that no other instance can have it (rule H1).
+    pub hook: Option<StartHook>,
     /// What a resend of the same request is known by, if it has no id of its own.
     pub message: Option<MessageKey>,
 }
@@ -271,6 +276,7 @@ pub(crate) fn prepare(shared: &Shared, start: StartRequest) -> Result<Start, Err
         strict: start.strict.unwrap_or(shared.settings.strict_starts),
         attributes: start.attributes,
         message: start.message,
+        hook: start.hook,
         letter: None,
     })
 }

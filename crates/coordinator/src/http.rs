@@ -28,6 +28,9 @@
 //! | `GET /v1/{namespace}/bulk` | such operations, newest first |
 //! | `GET /v1/{namespace}/bulk/{id}`, `POST .../{id}/stop` | one of them; stop it |
 //! | `GET /v1/{namespace}/journals` | open instances with their journals, streamed |
+//! | `GET /v1/{namespace}/hooks`, `.../{token}` | tokens and who has them |
+//! | `POST /v1/{namespace}/hooks/{token}/resume` | resumes a hook |
+//! | `POST /hooks/{namespace}/{token}` | resumes a webhook, from anywhere |
 //! | `GET /v1/{namespace}/rejected` | messages that could not be accepted |
 //! | `GET /healthz`, `/readyz`, `/metrics` | for probes and Prometheus |
 
@@ -40,6 +43,7 @@ mod export;
 mod extract;
 mod guard;
 mod health;
+mod hooks;
 mod instances;
 mod journal;
 mod operate;
@@ -137,6 +141,8 @@ pub fn router(handle: Handle) -> Router {
         .route("/v1/{namespace}/bulk/{id}/stop", post(bulk::stop))
         .route("/v1/{namespace}/journals", get(export::journals))
         .route("/v1/{namespace}/rejected", get(rejected::list))
+        .route("/v1/{namespace}/hooks", get(hooks::list))
+        .route("/v1/{namespace}/hooks/{token}", get(hooks::get))
         .route("/healthz", get(health::healthz))
         .route("/readyz", get(health::readyz))
         .route("/metrics", get(health::metrics))
@@ -146,6 +152,7 @@ pub fn router(handle: Handle) -> Router {
         .layer(RequestBodyLimitLayer::new(body_max))
         .merge(batch(body_max))
         .merge(events(&of_instance("/events/{type}"), event_max))
+        .merge(payloads(event_max))
         .layer(middleware::map_response(guard::body_too_large))
         .layer(middleware::from_fn(guard::only_from_here))
         .layer(TraceLayer::new_for_http().make_span_with(span).on_failure(not_ready_is_no_error()))
@@ -166,6 +173,16 @@ fn batch(body_max: usize) -> Router<Handle> {
 fn events(path: &str, body_max: usize) -> Router<Handle> {
     Router::new()
         .route(path, post(events::send))
+        .method_not_allowed_fallback(guard::wrong_method)
+        .layer(DefaultBodyLimit::disable())
+        .layer(RequestBodyLimitLayer::new(body_max))
+}
+
+/// The routes by which hooks are resumed: their bodies have the limit of events too.
+fn payloads(body_max: usize) -> Router<Handle> {
+    Router::new()
+        .route("/v1/{namespace}/hooks/{token}/resume", post(hooks::resume))
+        .route("/hooks/{namespace}/{token}", post(hooks::webhook))
         .method_not_allowed_fallback(guard::wrong_method)
         .layer(DefaultBodyLimit::disable())
         .layer(RequestBodyLimitLayer::new(body_max))

@@ -42,6 +42,7 @@ pub use chance::{Chance, SystemChance};
 pub use coordinator::Coordinator;
 pub use error::{Error, ErrorKind};
 pub use handle::{
-    BATCH_STARTS_MAX, BulkBegun, BulkCount, Each, EventRequest, Handle, Health, IDS_MAX, StartRequest,
+    BATCH_STARTS_MAX, BulkBegun, BulkCount, Each, EventRequest, Handle, Health, IDS_MAX, ResumeRequest,
+    Resumed, StartRequest,
 };
 pub use settings::Settings;

@@ -158,10 +158,12 @@ fn size(input: &Input) -> usize {
                     OpenWait::Remote(remote) => remote.input.len(),
                     OpenWait::Child(child) => child.input.len(),
                     OpenWait::Send(sending) => sending.payload.len(),
+                    OpenWait::Hook(hook) => hook.metadata.as_ref().map_or(0, everstep_protocol::Payload::len),
                     OpenWait::Sleep(_)
                     | OpenWait::SleepUntil(_)
                     | OpenWait::Event { .. }
                     | OpenWait::Instance(_)
+                    | OpenWait::Payload(_)
                     | OpenWait::Rollback { .. }
                     | OpenWait::Patch => 0,
                 })
@@ -174,6 +176,7 @@ fn size(input: &Input) -> usize {
             results + opened + then + report.state.as_ref().map_or(0, everstep_protocol::Payload::len)
         }
         Input::On { what: What::Event(event), .. } => event.payload.len(),
+        Input::On { what: What::Payload(sent), .. } => sent.payload.len(),
         Input::On { what: What::Letter(letter), .. } => match &letter.said {
             Said::Event(event) => event.payload.len(),
             Said::Returned { outcome: Outcome::Succeeded(output), .. } => output.len(),

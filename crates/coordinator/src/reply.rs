@@ -9,6 +9,7 @@ use everstep_protocol::start::{StartOutcome, StartReply};
 
 use crate::{
     arrival::{ReplyTo, Share},
+    handle::Resumed,
     shared::Shared,
 };
 
@@ -33,6 +34,18 @@ pub(crate) fn start(answer: &Answer, workflow: &str, id: Option<&str>) -> StartR
                  nothing was created; sending it again later is safe",
             ),
         ),
+        Answer::HookHeld(_) => (
+            StartOutcome::Conflict,
+            None,
+            Some("another instance has the token that was asked for; nothing was created"),
+        ),
+        Answer::HookRetention => (
+            StartOutcome::Rejected,
+            None,
+            Some(
+                "the retention of the hook has passed already, or is longer than this installation allows; nothing was created",
+            ),
+        ),
         _ => (
             StartOutcome::Unknown,
             None,
@@ -44,15 +57,57 @@ pub(crate) fn start(answer: &Answer, workflow: &str, id: Option<&str>) -> StartR
         workflow: Some(workflow.to_owned()),
         id: id.map(str::to_owned),
         status: status.map(|status| status.word().to_owned()),
-        code: match outcome {
-            StartOutcome::Conflict => Some("conflict".to_owned()),
-            StartOutcome::Rejected => Some(NOT_SERVED.to_owned()),
-            StartOutcome::Created | StartOutcome::Exists | StartOutcome::Accepted | StartOutcome::Unknown => {
-                None
-            }
-        },
+        code: start_code(answer).map(str::to_owned),
         message: message.map(str::to_owned),
-        retry_safe: outcome != StartOutcome::Conflict,
+        owner: if let Answer::HookHeld(owner) = answer { Some(owner.clone()) } else { None },
+        retry_safe: !matches!(answer, Answer::Conflict(_) | Answer::HookHeld(_) | Answer::HookRetention),
+    }
+}
+
+/// The code of a start that was refused.
+pub(crate) const fn start_code(answer: &Answer) -> Option<&'static str> {
+    match answer {
+        Answer::Conflict(_) => Some("conflict"),
+        Answer::NotServed => Some(NOT_SERVED),
+        Answer::HookHeld(_) => Some(HOOK_HELD),
+        Answer::HookRetention => Some("hook_retention"),
+        _ => None,
+    }
+}
+
+/// The reply to a message that resumes a hook.
+pub(crate) fn resumed(resumed: &Resumed) -> StartReply {
+    let (outcome, code, message) = match resumed {
+        Resumed::Accepted(_) => (StartOutcome::Accepted, None, None),
+        Resumed::NotFound => (
+            StartOutcome::Rejected,
+            Some(HOOK_NOT_FOUND),
+            Some("no open instance has a hook with this token; the payload was not kept"),
+        ),
+        Resumed::IdTaken => (
+            StartOutcome::Conflict,
+            Some("resume_id_taken"),
+            Some("the hook was resumed with another payload under this id; this one was not kept"),
+        ),
+        Resumed::MailboxFull => {
+            (StartOutcome::Rejected, Some(MAILBOX_FULL), refused_event(&Answer::MailboxFull))
+        }
+        Resumed::Moved => (
+            StartOutcome::Unknown,
+            None,
+            Some("the token has changed hands several times; sending it again is safe"),
+        ),
+    };
+    let owner = if let Resumed::Accepted(owner) = resumed { Some(owner.clone()) } else { None };
+    StartReply {
+        outcome,
+        workflow: None,
+        id: None,
+        status: None,
+        code: code.map(str::to_owned),
+        message: message.map(str::to_owned),
+        owner,
+        retry_safe: matches!(resumed, Resumed::Accepted(_) | Resumed::MailboxFull | Resumed::Moved),
     }
 }
 
@@ -75,12 +130,17 @@ pub(crate) fn event(answer: &Answer, to: &NameKey) -> StartReply {
         status: status.map(|status| status.word().to_owned()),
         code: code.map(str::to_owned),
         message: message.map(str::to_owned),
+        owner: None,
         retry_safe: !matches!(answer, Answer::Refused(_) | Answer::EventIdTaken | Answer::NotFound),
     }
 }
 
 /// The code of a strict start that nobody serves (rule P35).
 pub(crate) const NOT_SERVED: &str = "not_served";
+/// The code of a start whose token another instance has (rule H32).
+pub(crate) const HOOK_HELD: &str = "hook_held";
+/// The code of a resume that nobody can be found for (rule H50).
+pub(crate) const HOOK_NOT_FOUND: &str = "hook_not_found";
 /// Codes of events that were refused.
 pub(crate) const ENDED: &str = "ended";
 pub(crate) const EVENT_ID_TAKEN: &str = "event_id_taken";
@@ -116,6 +176,7 @@ pub(crate) fn unknown(workflow: &str, id: Option<&str>, retry_safe: bool) -> Sta
         status: None,
         code: None,
         message: Some(message.to_owned()),
+        owner: None,
         retry_safe,
     }
 }
@@ -129,6 +190,7 @@ pub(crate) fn rejected(code: &str, reason: &str, workflow: Option<String>, id: O
         status: None,
         code: Some(code.to_owned()),
         message: Some(reason.to_owned()),
+        owner: None,
         retry_safe: false,
     }
 }

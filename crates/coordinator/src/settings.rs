@@ -157,6 +157,7 @@ struct Shown {
     journal_bytes: u64,
     event_bytes: u64,
     events_unread: u64,
+    hook_retention: Millis,
 }
 
 impl Default for Shown {
@@ -167,15 +168,23 @@ impl Default for Shown {
 
 impl From<&Limits> for Shown {
     fn from(limits: &Limits) -> Self {
-        let Limits { output_bytes, input_bytes, steps, journal_bytes, event_bytes, events_unread } = *limits;
-        Self { output_bytes, input_bytes, steps, journal_bytes, event_bytes, events_unread }
+        let Limits {
+            output_bytes,
+            input_bytes,
+            steps,
+            journal_bytes,
+            event_bytes,
+            events_unread,
+            hook_retention,
+        } = *limits;
+        Self { output_bytes, input_bytes, steps, journal_bytes, event_bytes, events_unread, hook_retention }
     }
 }
 
 fn strict_limits<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Limits, D::Error> {
-    let Shown { output_bytes, input_bytes, steps, journal_bytes, event_bytes, events_unread } =
+    let Shown { output_bytes, input_bytes, steps, journal_bytes, event_bytes, events_unread, hook_retention } =
         Shown::deserialize(deserializer)?;
-    Ok(Limits { output_bytes, input_bytes, steps, journal_bytes, event_bytes, events_unread })
+    Ok(Limits { output_bytes, input_bytes, steps, journal_bytes, event_bytes, events_unread, hook_retention })
 }
 
 fn all_limits<S: serde::Serializer>(limits: &Limits, serializer: S) -> Result<S::Ok, S::Error> {

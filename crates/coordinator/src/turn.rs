@@ -242,10 +242,10 @@ fn settle(
         // Whoever asked may have gone; the decision stands all the same.
         drop(reply.send(Ok(told)));
     }
-    if let (Answer::Conflict(_) | Answer::NotServed, Input::Start(start)) = (&answer, input)
+    if let (Some(code), Input::Start(start)) = (reply::start_code(&answer), input)
         && debt.message.is_some()
     {
-        return refused_start(shared, start, &answer, debt.message, reply);
+        return refused_start(shared, start, (code, &answer), debt.message, reply);
     }
     if let (Some(name), Some(reason), Input::On { what: What::Event(event), .. }) =
         (&debt.event_to, reply::refused_event(&answer), input)
@@ -282,14 +282,18 @@ fn reported(input: &Input) -> Option<(SessionId, WorkerItem)> {
 fn refused_start(
     shared: &Shared,
     start: &everstep_engine::start::Start,
-    answer: &Answer,
+    (code, answer): (&str, &Answer),
     message: Option<Share>,
     reply: Option<(ReplyTo, StartReply)>,
 ) {
     let NameKey { namespace, workflow, id } = &start.name;
-    let (code, why) = match answer {
-        Answer::NotServed => (reply::NOT_SERVED, format!("no live worker serves workflow {workflow}")),
-        _ => ("conflict", format!("instance {id} of workflow {workflow} exists with another input")),
+    let why = match answer {
+        Answer::NotServed => format!("no live worker serves workflow {workflow}"),
+        Answer::HookHeld(owner) => {
+            format!("instance {} of workflow {} has the token", owner.id, owner.workflow)
+        }
+        Answer::HookRetention => "the retention of the hook has passed, or is too long".to_owned(),
+        _ => format!("instance {id} of workflow {workflow} exists with another input"),
     };
     let record = Rejected {
         namespace: namespace.clone(),
@@ -458,6 +462,8 @@ const fn answer_word(answer: &Answer) -> &'static str {
         Answer::NotServed => "not_served",
         Answer::EventIdTaken => "event_id_taken",
         Answer::MailboxFull => "mailbox_full",
+        Answer::HookHeld(_) => "hook_held",
+        Answer::HookRetention => "hook_retention",
     }
 }
 

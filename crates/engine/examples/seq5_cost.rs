@@ -304,6 +304,7 @@ fn start(n: u64, workflow: &WorkflowName) -> Input {
         attributes: Vec::new(),
         message: None,
         letter: None,
+        hook: None,
     }))
 }
 

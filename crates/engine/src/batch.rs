@@ -2,6 +2,7 @@
 //! the earlier ones left, and each row is written once (rule W21).
 
 mod fold;
+mod hooks;
 mod letters;
 mod writes;
 
@@ -11,15 +12,15 @@ use std::{
 };
 
 use everstep_protocol::{
-    InstanceUid, Position, SessionId, Timestamp,
+    InstanceUid, Namespace, Position, SessionId, Timestamp,
     journal::{Entry, Fact, ParkCode, Parked},
     limits::Limits,
     message::{CoordinatorItem, FenceReason, Then},
 };
 
 pub use self::writes::{
-    AttributeRow, Deleted, DeliveryRow, EndedRow, JournalRow, NameRow, Published, ReadyRow, Writes,
-    pinned_queue,
+    AttributeRow, Deleted, DeliveryRow, EndedRow, HookCount, JournalRow, NameRow, Published, ReadyRow,
+    Writes, pinned_queue,
 };
 use crate::{
     decide::{Context, decide},
@@ -30,7 +31,7 @@ use crate::{
     mailbox::{KnownEvent, SentEvent},
     place::{Place, Room, Taker},
     rows::{Control, Rows, Subject},
-    start::{Admission, Decided, Existing, MessageKey, NameKey, Start, admit},
+    start::{Admission, Decided, Existing, Found, MessageKey, NameKey, Start, admit, claimed},
 };
 
 /// What a store has locked and loaded for a batch.
@@ -81,7 +82,7 @@ pub enum Verdict {
 }
 
 /// How a start is decided.
-type Admit = fn(&Start, Option<&Decided>, Option<&Existing>, Timestamp) -> Admission;
+type Admit = fn(&Start, Found<'_>, Timestamp, everstep_protocol::Millis) -> Admission;
 
 /// A batch in the making.
 #[derive(Debug)]
@@ -207,8 +208,13 @@ impl Batch {
             status: self.loaded.heads.get(&existing.uid).map_or(existing.status, |head| head.status),
             ..existing.clone()
         });
-        let now = self.loaded.now;
-        let decided = match catch_unwind(AssertUnwindSafe(|| admit(start, earlier, existing.as_ref(), now))) {
+        let (now, longest) = (self.loaded.now, self.rules.limits.hook_retention);
+        let hook = start
+            .hook
+            .as_ref()
+            .and_then(|hook| self.loaded.rows.hooks.get(&(start.name.namespace.clone(), hook.token.clone())));
+        let found = Found { earlier, existing: existing.as_ref(), hook };
+        let decided = match catch_unwind(AssertUnwindSafe(|| admit(start, found, now, longest))) {
             Err(_) => return Verdict::Broken,
             Ok(Admission::Known(decided)) => {
                 self.met(start, existing.as_ref(), &decided.answer);
@@ -246,6 +252,11 @@ impl Batch {
             Place::Queue => None,
         };
         let mut decision = runnable(head.clone(), entry, place, taker);
+        if let Some(hook) = &start.hook {
+            let key = (start.name.namespace.clone(), hook.token.clone());
+            decision.changes.extend(claimed(hook, head, self.loaded.rows.hooks.get(&key)));
+            self.fold.hook_count(head);
+        }
         if let Some(letter) = &start.letter {
             letters::born(letter, start, &mut decision);
         }
@@ -299,13 +310,16 @@ impl Batch {
             }
             self.fold.change(before, &head, &change, &self.loaded.rows, self.loaded.now);
             gone |= matches!(change, Change::Delete(_));
-            overlay(&mut self.loaded.rows, head.uid, change, self.loaded.now);
+            overlay(&mut self.loaded.rows, &head.namespace, head.uid, change, self.loaded.now);
         }
         if gone {
             self.forget(&head);
         } else if head != *before {
             if head.pin != before.pin {
                 self.fold.pin(&head);
+            }
+            if (head.hooks, head.hooks_until) != (before.hooks, before.hooks_until) {
+                self.fold.hook_count(&head);
             }
             self.fold.head(&head);
             self.loaded.heads.insert(head.uid, head);
@@ -352,6 +366,7 @@ impl Batch {
             | What::LeaseEnded { .. }
             | What::StepLeaseEnded { .. }
             | What::Event(_)
+            | What::Payload(_)
             | What::Letter(_)
             | What::Terminate { .. }
             | What::Rollback { .. }
@@ -381,6 +396,7 @@ const fn may_place(what: &What) -> bool {
         | What::StepReport { .. }
         | What::StepLeaseEnded { .. }
         | What::Event(_)
+        | What::Payload(_)
         | What::Letter(_)
         | What::Resume { .. }
         | What::Rollback { .. }
@@ -487,7 +503,7 @@ fn unpaused(rows: &Rows, head: &Head) -> Vec<Change> {
 }
 
 /// What later inputs of the batch see.
-fn overlay(rows: &mut Rows, uid: InstanceUid, change: Change, now: Timestamp) {
+fn overlay(rows: &mut Rows, namespace: &Namespace, uid: InstanceUid, change: Change, now: Timestamp) {
     match change {
         Change::Lease(subject, lease) => {
             rows.leases.insert((uid, subject), lease);
@@ -572,12 +588,15 @@ fn overlay(rows: &mut Rows, uid: InstanceUid, change: Change, now: Timestamp) {
         Change::Attribute(_) => {
             rows.attributed.insert(uid);
         }
+        Change::Hook(..) | Change::HookEnd(..) | Change::HooksEnded | Change::HooksDrop => {
+            hooks::overlay(rows, namespace, uid, change, now);
+        }
+        Change::Delete(_) => rows.hooks.retain(|_, row| row.owner != uid),
         // No decision reads them.
         Change::Attributes(_)
         | Change::State(_)
         | Change::Outbox(_)
         | Change::Cut(_)
-        | Change::Delete(_)
         | Change::Letter(_)
         | Change::Cascade(_)
         | Change::Child(_)
@@ -590,7 +609,7 @@ fn overlay(rows: &mut Rows, uid: InstanceUid, change: Change, now: Timestamp) {
 #[cfg(test)]
 mod tests {
     //! Proves what becomes of a start whose decision panics. Not: what starts come to; see `tests/decide_start.rs`.
-    use everstep_protocol::{Fingerprint, InstanceId, Namespace, Payload, WorkflowName};
+    use everstep_protocol::{Fingerprint, InstanceId, Payload, WorkflowName};
 
     use super::*;
 
@@ -609,6 +628,7 @@ mod tests {
             attributes: Vec::new(),
             message: None,
             letter: None,
+            hook: None,
         }
     }
 

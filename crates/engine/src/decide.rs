@@ -10,6 +10,7 @@
 //! | step report | append, push | append, push | append | **append, ready** | append | append | fence |
 //! | step lease ended | append, push | append, push | append | append | append | append | nothing |
 //! | event | append, push | append, push | append | **append, ready** | append | append | refused |
+//! | payload of a hook | append, push | append, push | append | **append, ready** | append | append | refused |
 //! | letter: an answer | append, push | append, push | append | **append, ready** | append | append | nothing |
 //! | terminate | **end** | **end** | **end** | **end** | **end** | **end** | refused |
 //! | rollback | **append**, push | **append**, push | **append** | **append, ready** | **append, ready** | **append, ready** | refused |
@@ -36,6 +37,7 @@ mod control;
 mod delete;
 mod due;
 mod event;
+mod hook;
 mod lease;
 mod letter;
 mod pause;
@@ -45,8 +47,10 @@ mod restart;
 mod rollback;
 mod step;
 
+use std::collections::BTreeMap;
+
 use everstep_protocol::{
-    InstanceUid, Position, SessionId, Timestamp,
+    InstanceUid, Position, SessionId, Timestamp, Token,
     journal::{Entry, Fact, Lost},
     limits::{Limits, PART_BYTES},
 };
@@ -56,6 +60,7 @@ pub use restart::Prepared;
 use crate::{
     effect::{Answer, Change, Decision, Effect},
     head::Head,
+    hook::HookRow,
     input::What,
     place::{Place, Taker},
     report::kept,
@@ -108,6 +113,7 @@ pub fn decide(head: &Head, what: &What, context: Context<'_>) -> Decision {
             step::ended(&mut draft, &from, *epoch, *counts)
         }
         What::Event(event) => event::accept(&mut draft, event),
+        What::Payload(payload) => hook::resume(&mut draft, payload),
         What::Letter(letter) => letter::take(&mut draft, letter),
         What::Terminate { operation, reason } => control::terminate(&mut draft, operation, reason.as_ref()),
         What::Rollback { operation, reason } => rollback::rollback(&mut draft, operation, reason.as_ref()),
@@ -135,6 +141,8 @@ struct Draft<'a> {
     context: Context<'a>,
     /// The pause and cancel in force, as this decision leaves them.
     control: Option<Control>,
+    /// Tokens whose rows this decision has changed.
+    hooks: BTreeMap<Token, Option<HookRow>>,
     /// The last entries of the run before, where a generation follows.
     last: Vec<Entry>,
     entries: Vec<Entry>,
@@ -149,6 +157,7 @@ impl<'a> Draft<'a> {
             before: head,
             context,
             control: context.rows.controls.get(&head.uid).copied(),
+            hooks: BTreeMap::new(),
             last: Vec::new(),
             entries: Vec::new(),
             changes: Vec::new(),

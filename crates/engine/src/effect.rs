@@ -2,13 +2,14 @@
 
 use everstep_protocol::{
     Attribute, BuildName, CallHash, EventType, InstanceUid, Namespace, Payload, Pool, Position, Run,
-    SessionId, Timestamp, WorkflowName,
-    journal::{Entry, Outcome, Parked},
+    SessionId, Timestamp, Token, WorkflowName,
+    journal::{Entry, Other, Outcome, Parked},
     message::{CoordinatorItem, StepGrant},
 };
 
 use crate::{
     head::{Head, Status},
+    hook::{HookEnd, HookRow},
     letter::{Caller, Cascade, ChildRow, NewLetter, ParentRow},
     lifecycle::Lifecycle,
     mailbox::{Delivery, EventRow},
@@ -126,6 +127,14 @@ pub enum Change {
     Watcher(Caller),
     /// It has ended: everybody who waits for that gets this outcome, and waits no more.
     Conclude(Outcome),
+    /// A token has this owner from now on.
+    Hook(Token, HookRow),
+    /// It is this instance's no more.
+    HookEnd(Token, InstanceUid, HookEnd),
+    /// The owner has ended: what has no retention is free, the rest is kept (rules H12, H16).
+    HooksEnded,
+    /// All its tokens are free but that of the hook that it was started with.
+    HooksDrop,
 }
 
 /// What of a deleted instance is forgotten.
@@ -246,6 +255,10 @@ pub enum Answer {
     EventIdTaken,
     /// The instance has as many unread events as it may.
     MailboxFull,
+    /// A start asks for a token that this instance has: nothing was created (rule H32).
+    HookHeld(Other),
+    /// A start asks for a token for longer than it may, or until a moment that has passed: nothing was created.
+    HookRetention,
 }
 
 /// What an operation that a person asked for came to.
@@ -285,6 +298,8 @@ impl Answer {
             | Self::Conflict(_)
             | Self::NotServed
             | Self::EventIdTaken
+            | Self::HookHeld(_)
+            | Self::HookRetention
             | Self::MailboxFull => None,
         }
     }

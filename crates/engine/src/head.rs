@@ -112,6 +112,10 @@ pub struct Head {
     /// Rows that tie it to other instances: children, a parent, those who wait for its end. Never less than there are; without
     /// any, none is looked for (rule P36).
     pub links: u32,
+    /// Tokens that it owns, or may. Never less than there are; without any, none is looked for.
+    pub hooks: u32,
+    /// The end of the longest retention of a hook that it ever had: it is kept as long (rule H55).
+    pub hooks_until: Option<Timestamp>,
     /// When it was created.
     pub created_at: Timestamp,
     /// When it ended: set exactly when the status is not open.
@@ -151,6 +155,8 @@ impl Head {
             unread: 0,
             cached: None,
             links: 0,
+            hooks: 0,
+            hooks_until: None,
             created_at,
             ended_at: None,
             retention: crate::retention::Own { complete: None, failed: None },

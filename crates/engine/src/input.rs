@@ -1,12 +1,13 @@
 //! The inputs: every cause of work.
 
 use everstep_protocol::{
-    BuildName, CallHash, Epoch, InstanceUid, Millis, Payload, Pin, SessionId,
-    journal::Progress,
-    message::{AttemptOutcome, Have, OpenWait, Report},
+    BuildName, CallHash, Epoch, EventType, InstanceUid, Millis, Payload, Pin, SessionId,
+    journal::{Awaiting, Progress},
+    message::{Again, AttemptOutcome, Have, OpenWait, Report, Then},
 };
 
 use crate::{
+    hook::SentPayload,
     letter::{Letter, Said},
     mailbox::SentEvent,
     rows::Needs,
@@ -115,6 +116,8 @@ pub enum What {
     },
     /// Somebody sends an event.
     Event(SentEvent),
+    /// Somebody resumes a hook (rule H45).
+    Payload(SentPayload),
     /// Another instance has written (rule W22).
     Letter(Letter),
     /// Somebody ends the instance.
@@ -217,6 +220,7 @@ impl What {
         match self {
             Self::Report { report, .. } => of_report(instance, report, needs),
             Self::Event(event) => of_event(instance, event, needs),
+            Self::Payload(payload) => of_payload(instance, payload, needs),
             Self::Letter(letter) => of_letter(instance, letter, needs),
             Self::GiveBack { .. } | Self::LeaseEnded { .. } => {}
             Self::Expire => needs.expiries.push(instance),
@@ -237,6 +241,7 @@ impl What {
                 needs.runnable.push(instance);
                 needs.operations.push((instance, operation.clone()));
                 needs.firsts.push(instance);
+                needs.start_hooks.push(instance);
             }
             Self::Terminate { operation, .. }
             | Self::Rollback { operation, .. }
@@ -259,6 +264,13 @@ fn of_event(instance: InstanceUid, event: &SentEvent, needs: &mut Needs) {
     needs.waiters.push((instance, event.kind.clone(), event.key.clone()));
 }
 
+fn of_payload(instance: InstanceUid, payload: &SentPayload, needs: &mut Needs) {
+    needs.runnable.push(instance);
+    needs.event_ids.push((instance, payload.event_id()));
+    needs.waiters.push((instance, EventType::of_hook(payload.hook), None));
+    needs.tokens_of.push((instance, payload.token.clone()));
+}
+
 fn of_letter(instance: InstanceUid, letter: &Letter, needs: &mut Needs) {
     needs.runnable.push(instance);
     needs.letters.push(letter.number);
@@ -268,22 +280,47 @@ fn of_letter(instance: InstanceUid, letter: &Letter, needs: &mut Needs) {
         Said::Event(event) => of_event(instance, event, needs),
         Said::Returned { .. } => needs.waits.push((instance, letter.caller.call)),
         Said::Terminate { .. } | Said::Cancel { .. } => needs.parents.push(instance),
+        Said::Claim(claim) => {
+            needs.tokens_of.push((instance, claim.asked.token.clone()));
+            needs.waiters.push((instance, EventType::of_hook(claim.held), None));
+        }
+        Said::Claimed { claim, .. } => {
+            needs.waits.push((instance, letter.caller.call));
+            needs.tokens_of.push((instance, claim.asked.token.clone()));
+        }
     }
 }
 
 /// A report of attempts needs no side rows. The wait of an event takes the oldest that fits, and what is closed is looked up.
 fn of_report(instance: InstanceUid, report: &Report, needs: &mut Needs) {
     for open in &report.opened {
-        if let OpenWait::Event { types, key, .. } = &open.wait {
-            needs.unread.extend(types.iter().map(|kind| (instance, kind.clone(), key.clone())));
-        } else if matches!(open.wait, OpenWait::Child(_)) {
-            needs.parents.push(instance);
+        match &open.wait {
+            OpenWait::Event { types, key, .. } => {
+                needs.unread.extend(types.iter().map(|kind| (instance, kind.clone(), key.clone())));
+            }
+            OpenWait::Hook(hook) => needs.tokens_of.push((instance, hook.token.clone())),
+            OpenWait::Payload(Awaiting { hook, token }) => {
+                needs.unread.push((instance, EventType::of_hook(*hook), None));
+                needs.tokens_of.push((instance, token.clone()));
+            }
+            OpenWait::Child(_) => needs.parents.push(instance),
+            OpenWait::Sleep(_)
+            | OpenWait::SleepUntil(_)
+            | OpenWait::Remote(_)
+            | OpenWait::Patch
+            | OpenWait::Instance(_)
+            | OpenWait::Send(_)
+            | OpenWait::Rollback { .. } => {}
         }
+    }
+    if let Then::Again(Again { hook: Some(token), .. }) = &report.then {
+        needs.tokens_of.push((instance, token.clone()));
     }
     for closed in &report.closed {
         let call = closed.call.hash();
         needs.waits.push((instance, call));
         needs.remotes.push((instance, call));
         needs.returns.push((instance, call));
+        needs.tokens_of.extend(closed.hook.iter().map(|token| (instance, token.clone())));
     }
 }

@@ -22,8 +22,10 @@ pub fn keep(entries: &[Entry], step: &Call) -> Option<Vec<Entry>> {
         return None;
     }
     // What the body did after a cancel it would not do without; and what it did knowing of an effect that was taken back since.
-    // Attached children that were only started end with the run, so that it starts others.
-    let undone: HashSet<Call> = compensated(entries).chain(only_started(entries)).collect();
+    // Attached children that were only started end with the run, so that it starts others. Hooks are let go, so that it creates
+    // them anew.
+    let undone: HashSet<Call> =
+        compensated(entries).chain(only_started(entries)).chain(hooks(entries)).collect();
     let known_undone = undone.iter().filter_map(|call| calls.outcomes.get(call).copied());
     let cut = known.into_iter().chain(calls.cancelled).chain(known_undone).min();
     let cut = cut.unwrap_or(Position(u64::MAX));
@@ -43,6 +45,8 @@ pub fn keep(entries: &[Entry], step: &Call) -> Option<Vec<Entry>> {
             | Fact::Fired { .. }
             | Fact::Delivered(_)
             | Fact::Returned(_)
+            | Fact::Registered(_)
+            | Fact::Received(_)
             | Fact::Patched(_) => {
                 let call = entry.fact.call().filter(|call| kept.contains(call));
                 call.map(|_| entry.fact.clone())
@@ -55,6 +59,7 @@ pub fn keep(entries: &[Entry], step: &Call) -> Option<Vec<Entry>> {
             // A wait that was dropped has no outcome, so nothing of it is kept.
             // The rollback is over with its run. A restart from a step runs the others: it takes nothing over.
             Fact::Closed(_)
+            | Fact::TakenOver(_)
             | Fact::Cancelled(_)
             | Fact::Continued(_)
             | Fact::Ended(_)
@@ -76,6 +81,14 @@ fn only_started(entries: &[Entry]) -> impl Iterator<Item = Call> {
         {
             Some(call.clone())
         }
+        _ => None,
+    })
+}
+
+/// The calls that created a hook of their own.
+fn hooks(entries: &[Entry]) -> impl Iterator<Item = Call> {
+    entries.iter().filter_map(|entry| match &entry.fact {
+        Fact::Opened(Opened { call, wait: Wait::Hook(_), .. }) => Some(call.clone()),
         _ => None,
     })
 }
@@ -106,7 +119,7 @@ impl<'a> Calls<'a> {
                 }
                 Fact::Opened(opened) => {
                     calls.made.entry(&opened.call).or_insert(opened.called_after);
-                    if matches!(opened.wait, Wait::Sleep { .. } | Wait::Event { .. }) {
+                    if matches!(opened.wait, Wait::Sleep { .. } | Wait::Event { .. } | Wait::Payload(_)) {
                         timed.insert(&opened.call);
                     }
                 }
@@ -122,6 +135,14 @@ impl<'a> Calls<'a> {
                 Fact::Returned(returned) => {
                     calls.outcomes.entry(&returned.call).or_insert(entry.position);
                 }
+                Fact::Registered(registered) => {
+                    calls.outcomes.entry(&registered.call).or_insert(entry.position);
+                }
+                Fact::Received(received) => {
+                    calls.outcomes.entry(&received.call).or_insert(entry.position);
+                }
+                // A hook was let go, which takes nothing back of what the body saw.
+                Fact::Closed(closed) if closed.hook.is_some() => {}
                 // The body never saw what came of it.
                 Fact::Closed(closed) => {
                     calls.outcomes.remove(&closed.call);
@@ -140,6 +161,7 @@ impl<'a> Calls<'a> {
                 | Fact::Compensated(_)
                 | Fact::Rollback(_)
                 | Fact::Reusable(_)
+                | Fact::TakenOver(_)
                 | Fact::Ended(_) => {}
             }
         }
@@ -184,6 +206,9 @@ impl Moved {
             | Fact::Delivered(_)
             | Fact::Returned(_)
             | Fact::Closed(_)
+            | Fact::Registered(_)
+            | Fact::Received(_)
+            | Fact::TakenOver(_)
             | Fact::Lost(_)
             | Fact::Parked(_)
             | Fact::Retried

@@ -7,6 +7,8 @@
 //! | watch | a call that waits for an end; a start that met somebody | tells how it has ended, now or then |
 //! | event | a call that sends | takes the event like any other |
 //! | returned | the addressee of one of those above | ends the call |
+//! | claim | a call that claims a token by force | moves the token, or says that it has it no more |
+//! | claimed | the addressee of that | has it, or looks again |
 //! | terminate, cancel | a parent that is ended, cancelled or run again, or that drops the call | is ended or cancelled |
 //!
 //! A letter whose addressee does not exist goes back as the failure of its call.
@@ -17,7 +19,7 @@ use everstep_protocol::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{head::Head, mailbox::SentEvent, start::NameKey};
+use crate::{head::Head, hook::Claim, mailbox::SentEvent, start::NameKey};
 
 /// How long a child may take to end by itself after a cancel that came of a dropped call.
 pub const CANCEL_WITHIN: Millis = Millis::from_secs(300);
@@ -119,6 +121,15 @@ pub enum Said {
         /// How long it may take.
         within: Millis,
     },
+    /// Give me this token (rule H59).
+    Claim(Claim),
+    /// What came of that: it is yours, taken from this one; or it was not mine to give, look again.
+    Claimed {
+        /// What was asked for.
+        claim: Claim,
+        /// Who had it.
+        from: Option<Other>,
+    },
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
@@ -136,7 +147,9 @@ impl Said {
             | Self::Event(_)
             | Self::Returned { .. }
             | Self::Terminate { .. }
-            | Self::Cancel { .. } => 0,
+            | Self::Cancel { .. }
+            | Self::Claim(_)
+            | Self::Claimed { .. } => 0,
         }
     }
 
@@ -150,6 +163,8 @@ impl Said {
             Self::Returned { .. } => 4,
             Self::Terminate { .. } => 5,
             Self::Cancel { .. } => 6,
+            Self::Claim(_) => 7,
+            Self::Claimed { .. } => 8,
         }
     }
 
@@ -158,7 +173,12 @@ impl Said {
     pub const fn is_asked(&self) -> bool {
         match self {
             Self::Start { .. } | Self::Watch | Self::Event(_) => true,
-            Self::Returned { .. } | Self::Terminate { .. } | Self::Cancel { .. } => false,
+            // The answer to a claim is another.
+            Self::Returned { .. }
+            | Self::Terminate { .. }
+            | Self::Cancel { .. }
+            | Self::Claim(_)
+            | Self::Claimed { .. } => false,
         }
     }
 }

@@ -22,6 +22,7 @@ pub mod bulk;
 pub mod decide;
 pub mod effect;
 pub mod head;
+pub mod hook;
 pub mod input;
 pub mod keep;
 pub mod letter;

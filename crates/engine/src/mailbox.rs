@@ -187,6 +187,11 @@ fn bounded(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
+/// Whether an event may end a wait: the payload of a hook is one.
+fn is_for_events(wait: &WaitRow) -> bool {
+    matches!(wait.kind, WaitKind::Event | WaitKind::Hook)
+}
+
 /// The loaded events and event waits of one instance, as a decision changes them.
 #[derive(Debug, Default)]
 pub(crate) struct Mailbox {
@@ -197,8 +202,7 @@ pub(crate) struct Mailbox {
 impl Mailbox {
     pub(crate) fn of(rows: &Rows, uid: InstanceUid) -> Self {
         let events = rows.events.range((uid, 0)..=(uid, u64::MAX));
-        let waits =
-            rows.waits.iter().filter(|((other, _), wait)| *other == uid && wait.kind == WaitKind::Event);
+        let waits = rows.waits.iter().filter(|((other, _), wait)| *other == uid && is_for_events(wait));
         Self {
             events: events.map(|((_, sequence), row)| (*sequence, row.clone())).collect(),
             waits: waits

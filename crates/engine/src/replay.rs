@@ -5,6 +5,7 @@
 //! body, poll the body to quiescence; when the last entry is fed, ask [`Replay::next_steps`] what may run.
 
 mod entries;
+mod hooks;
 mod made;
 mod patches;
 mod saga;
@@ -16,12 +17,15 @@ use std::{
 };
 
 use everstep_protocol::{
-    Attempt, BuildName, Call, EventKey, Failure, Fingerprint, Payload, Policy, Position, StepKey, Timestamp,
-    journal::{Closed, Delivered, Entry, Fact, Parked, Reusable},
+    Attempt, BuildName, Call, EventKey, Failure, Fingerprint, HookId, Payload, Policy, Position, StepKey,
+    Timestamp, Token,
+    journal::{Closed, Delivered, Entry, Fact, HookOutcome, Parked, Reusable},
 };
 
+pub use self::hooks::{Claimant, HOOK_DISPOSED, HOOK_TAKEN, hook_disposed, hook_taken};
 pub use self::trouble::{EVENT_TIMED_OUT, cancelled_failure, event_timed_out, lost_failure};
 use self::{
+    hooks::Taken,
     made::{Closing, Made, State},
     patches::Patches,
     saga::Saga,
@@ -47,6 +51,10 @@ pub enum Asked {
     Instance,
     /// An event with this payload for another instance.
     Send(Fingerprint),
+    /// A hook of this token; what else it asks for may change between builds.
+    Hook(Token),
+    /// The next payload of this hook.
+    Payload(HookId),
     /// That the journal says that the body is over and its compensations begin (rule P38).
     Rollback,
 }
@@ -62,6 +70,8 @@ impl fmt::Display for Asked {
             Self::Child(_) => "a child",
             Self::Instance => "the wait for another instance",
             Self::Send(_) => "an event for another instance",
+            Self::Hook(_) => "a hook",
+            Self::Payload(_) => "the wait for a payload of a hook",
             Self::Rollback => "a rollback",
         })
     }
@@ -89,6 +99,18 @@ pub enum Fed {
     /// Code without the change that this call asks about has written this entry: hand over `false`, poll, and feed the same
     /// entry again (rule P40).
     Unpatched {
+        /// The call's number.
+        number: u64,
+    },
+    /// This is what came of the hook that this call created: hand it over and poll.
+    Registered {
+        /// The call's number.
+        number: u64,
+        /// What came of it.
+        outcome: HookOutcome,
+    },
+    /// The hook of this call, which the body has let go, is on record as free: hand that over and poll.
+    LetGo {
         /// The call's number.
         number: u64,
     },
@@ -152,6 +174,8 @@ pub struct Replay {
     closing: BTreeMap<Call, Closing>,
     patches: Patches,
     saga: Saga,
+    /// Hooks that other instances have taken.
+    taken: Taken,
     /// Outputs of earlier runs that no call has got yet.
     reusable: HashMap<Call, (Fingerprint, Payload)>,
     /// Whether the body has dropped a call: nearly none does, and then entries need not be looked up.
@@ -173,6 +197,7 @@ impl Replay {
             closing: BTreeMap::new(),
             patches: Patches::default(),
             saga: Saga::default(),
+            taken: Taken::new(),
             reusable: HashMap::new(),
             any_dropped: false,
             drifted: 0,
@@ -203,6 +228,8 @@ impl Replay {
             | Asked::Event(_)
             | Asked::Child(_)
             | Asked::Instance
+            | Asked::Hook(_)
+            | Asked::Payload(_)
             | Asked::Send(_) => {}
         }
         let made = Made {
@@ -237,8 +264,13 @@ impl Replay {
     /// and if it waits its wait is to be closed.
     pub fn dropped(&mut self, number: u64, seen: Position) {
         if let Some(made) = self.calls.get_mut(&number) {
-            if matches!(made.state, State::Waiting | State::Retrying) {
-                self.closing.insert(made.call.clone(), Closing { after: seen, told: false });
+            let hook = made.token().cloned();
+            // The report that opens a hook may be under way, and the next one may open another of that token: so it is let go at
+            // once, which means nothing if it was never opened.
+            let opens = hook.is_some() && made.state == State::Told;
+            if opens || matches!(made.state, State::Waiting | State::Retrying) {
+                let closing = Closing { after: seen, told: false, hook, let_go: None };
+                self.closing.insert(made.call.clone(), closing);
             }
             made.state = State::Dropped;
             self.any_dropped = true;
@@ -260,7 +292,7 @@ impl Replay {
     /// The body dropped a call whose event was fed at `seen` and which it had not looked at since: to the body it never came.
     pub fn untaken(&mut self, call: Call, seen: Position) {
         let after = Position(seen.0.saturating_sub(1));
-        self.closing.insert(call, Closing { after, told: false });
+        self.closing.insert(call, Closing { after, told: false, hook: None, let_go: None });
     }
 
     /// The waits to close, each told once. Call it when every entry is fed.
@@ -269,7 +301,7 @@ impl Replay {
         untold
             .map(|(call, closing)| {
                 closing.told = true;
-                Closed { call: call.clone(), after: closing.after }
+                Closed { call: call.clone(), after: closing.after, hook: closing.hook.clone() }
             })
             .collect()
     }
@@ -338,6 +370,12 @@ impl Replay {
                 Ok(Fed::Nothing)
             }
             Fact::Parked(_) | Fact::Retried | Fact::Compensated(_) | Fact::Continued(_) | Fact::Ended(_) => {
+                Ok(Fed::Nothing)
+            }
+            Fact::Registered(registered) => self.registered(entry, registered),
+            Fact::Received(received) => self.received(entry, received),
+            Fact::TakenOver(taken) => {
+                self.taken_over(taken);
                 Ok(Fed::Nothing)
             }
             Fact::Started(_) => Err(mismatch(entry, "a second first entry")),

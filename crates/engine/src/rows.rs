@@ -4,10 +4,11 @@
 use std::collections::{BTreeMap, HashMap};
 
 use everstep_protocol::{
-    Attempt, Call, CallHash, Epoch, InstanceUid, Payload, SessionId, Timestamp,
+    Attempt, Call, CallHash, Epoch, InstanceUid, Payload, SessionId, Timestamp, Token,
     journal::{Parked, Remote},
 };
 
+use crate::hook::{HookRow, TokenKey};
 use crate::mailbox::{Awaited, EventId, EventRow, KnownEvent};
 
 /// What a lease, a ready row or a wait is about: the instance itself, or one of its remote steps.
@@ -55,11 +56,13 @@ pub enum WaitKind {
     Event,
     /// What another instance answers, or how it ends (rule P36).
     Instance,
+    /// What a hook is resumed with (rule H41).
+    Hook,
 }
 
 everstep_protocol::every! {
     /// Every kind, in the order of their codes.
-    pub WaitKind: Sleep, Retry, Remote, Event, Instance
+    pub WaitKind: Sleep, Retry, Remote, Event, Instance, Hook
 }
 
 impl WaitKind {
@@ -72,6 +75,7 @@ impl WaitKind {
             Self::Remote => 3,
             Self::Event => 4,
             Self::Instance => 5,
+            Self::Hook => 6,
         }
     }
 
@@ -90,6 +94,7 @@ impl WaitKind {
             Self::Remote => "remote_step",
             Self::Event => "event",
             Self::Instance => "instance",
+            Self::Hook => "hook",
         }
     }
 }
@@ -105,7 +110,7 @@ pub struct WaitRow {
     pub since: Timestamp,
     /// When it is due; none if something other than time ends it.
     pub due_at: Option<Timestamp>,
-    /// Which events end it; set exactly for waits of events.
+    /// Which events end it; set exactly for waits of events, and of hooks, whose payloads are events.
     pub awaited: Option<Awaited>,
 }
 
@@ -185,6 +190,8 @@ pub struct Rows {
     pub parents: HashMap<InstanceUid, crate::letter::ParentRow>,
     /// The last entry of the current run of ended instances, which says how they ended.
     pub lasts: HashMap<InstanceUid, everstep_protocol::journal::Entry>,
+    /// Tokens that somebody owns.
+    pub hooks: HashMap<TokenKey, HookRow>,
 }
 
 /// Which side rows a batch needs, beside the heads and their leases.
@@ -223,4 +230,10 @@ pub struct Needs {
     pub parents: Vec<InstanceUid>,
     /// Instances whose last entry is needed.
     pub lasts: Vec<InstanceUid>,
+    /// Tokens that starts ask for.
+    pub tokens: Vec<TokenKey>,
+    /// Tokens of an instance's namespace.
+    pub tokens_of: Vec<(InstanceUid, Token)>,
+    /// Instances of which the hook that they were started with is needed: nobody else can claim its token meanwhile.
+    pub start_hooks: Vec<InstanceUid>,
 }

@@ -1,14 +1,16 @@
 //! Admission: whether a start creates an instance, meets an existing one, or conflicts with it (rule P27).
 
 use everstep_protocol::{
-    Attribute, Fingerprint, Generation, InstanceId, InstanceUid, Namespace, Payload, Pin, Timestamp,
-    WorkflowName,
+    Attribute, Fingerprint, Generation, HookId, InstanceId, InstanceUid, Millis, Namespace, Payload, Pin,
+    Timestamp, WorkflowName,
+    hook::StartHook,
     journal::{Entry, Fact, Started},
 };
 
 use crate::{
-    effect::Answer,
+    effect::{Answer, Change},
     head::{Head, Status},
+    hook::{HookEnd, HookRow, name_of, retained},
     rows::Needs,
 };
 
@@ -57,6 +59,8 @@ pub struct Start {
     pub strict: bool,
     /// What it can be found by.
     pub attributes: Vec<Attribute>,
+    /// The token that it claims (rule H1).
+    pub hook: Option<StartHook>,
     /// The message that it came in, if it has an id.
     pub message: Option<MessageKey>,
     /// The letter of a parent that it is (rule P36).
@@ -68,6 +72,9 @@ impl Start {
         needs.names.push(self.name.clone());
         if let Some(message) = &self.message {
             needs.messages.push(message.clone());
+        }
+        if let Some(hook) = &self.hook {
+            needs.tokens.push((self.name.namespace.clone(), hook.token.clone()));
         }
         if let Some(letter) = &self.letter {
             needs.letters.push(letter.number);
@@ -104,24 +111,37 @@ pub enum Admission {
     Known(Decided),
 }
 
-/// Decides on a start. `earlier` is the kept decision on the same message, `existing` the instance of that name.
+/// What a start finds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Found<'a> {
+    /// The kept decision on the same message.
+    pub earlier: Option<&'a Decided>,
+    /// The instance of its name.
+    pub existing: Option<&'a Existing>,
+    /// The row of its token.
+    pub hook: Option<&'a HookRow>,
+}
+
+/// Decides on a start. A hook is kept at most for `longest`.
 #[must_use]
-pub fn admit(
-    start: &Start,
-    earlier: Option<&Decided>,
-    existing: Option<&Existing>,
-    now: Timestamp,
-) -> Admission {
-    if let Some(decided) = earlier {
+pub fn admit(start: &Start, found: Found<'_>, now: Timestamp, longest: Millis) -> Admission {
+    if let Some(decided) = found.earlier {
         return Admission::Known(decided.clone());
     }
-    if let Some(existing) = existing {
+    if let Some(existing) = found.existing {
         let answer = if existing.fingerprint == start.fingerprint {
             Answer::Exists(existing.status)
         } else {
             Answer::Conflict(existing.status)
         };
         return Admission::Known(Decided { id: start.name.id.clone(), answer });
+    }
+    let refused = |answer| Admission::Known(Decided { id: start.name.id.clone(), answer });
+    let Ok(until) = retained(start.hook.as_ref().and_then(|hook| hook.retention), now, longest) else {
+        return refused(Answer::HookRetention);
+    };
+    if let Some(held) = found.hook.filter(|row| !row.is_free(now)) {
+        return refused(Answer::HookHeld(held.name.clone()));
     }
     let mut head = Head::new(
         start.uid,
@@ -132,14 +152,35 @@ pub fn admit(
     );
     head.retention = start.retention;
     head.pin.clone_from(&start.pin);
+    head.hooks = u32::from(start.hook.is_some());
+    head.hooks_until = until;
     let fact = Fact::Started(Started {
         input: start.input.clone(),
         seed: start.seed,
         generation: Generation(1),
         attributes: start.attributes.clone(),
+        hook: start.hook.as_ref().map(|hook| hook.token.clone()),
     });
     head.position = head.position.next();
     head.journal_bytes = fact.payload_bytes();
     let entry = Entry { position: head.position, at: now, fact };
     Admission::Created(Box::new(head), Box::new(entry))
+}
+
+/// The token of a start that was admitted, and the row that it replaces, if its owner has only kept it.
+pub(crate) fn claimed(hook: &StartHook, head: &Head, replaced: Option<&HookRow>) -> Vec<Change> {
+    let token = &hook.token;
+    let freed = replaced.map(|row| Change::HookEnd(token.clone(), row.owner, HookEnd::Free));
+    let row = HookRow {
+        owner: head.uid,
+        name: name_of(head),
+        id: HookId::START,
+        since: head.created_at,
+        retain_until: head.hooks_until,
+        ended: false,
+        webhook: None,
+        metadata: hook.metadata.clone(),
+        from: None,
+    };
+    freed.into_iter().chain([Change::Hook(token.clone(), row)]).collect()
 }

@@ -239,6 +239,8 @@ impl World {
                 OpenWait::Child(_) => CallKind::Child,
                 OpenWait::Instance(_) => CallKind::Instance,
                 OpenWait::Send(_) => CallKind::Send,
+                OpenWait::Hook(_) => CallKind::Hook,
+                OpenWait::Payload(_) => CallKind::Payload,
                 OpenWait::Rollback { .. } => CallKind::Rollback,
             };
             report.opened.push(open(&next(kind), wait));

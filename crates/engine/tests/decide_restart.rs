@@ -140,6 +140,7 @@ fn started() -> Fact {
         seed: [7; 32],
         generation: Generation(1),
         attributes: Vec::new(),
+        hook: None,
     })
 }
 

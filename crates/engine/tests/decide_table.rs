@@ -5,11 +5,12 @@ mod support;
 
 use everstep_engine::{
     What,
+    hook::SentPayload,
     letter::{Address, Caller, Letter, NewLetter, Said},
 };
 use everstep_protocol::{
-    Call, CallKind, Epoch, Millis, Pin, Policy, Run,
-    journal::{End, Outcome},
+    Call, CallKind, Epoch, HookId, Millis, Pin, Policy, Position, Run,
+    journal::{Awaiting, End, Outcome},
     message::{OpenWait, Then},
 };
 use support::*;
@@ -28,6 +29,8 @@ fn instance(state: &str) -> Store {
             open(&step("img"), img),
             awaits(&event("paid", 1), &["paid"], 1_000),
             open(&other_call(), OpenWait::Instance(other("o"))),
+            open(&call(CallKind::Hook, "h", 1), OpenWait::Hook(registration("t"))),
+            open(&call(CallKind::Payload, "h", 1), OpenWait::Payload(awaiting())),
         ];
     });
     store
@@ -59,6 +62,12 @@ fn instance(state: &str) -> Store {
 /// The letter that is there for instance 1: what came of its call to another one.
 const LETTER: u64 = 50;
 
+/// The hook that instance 1 created.
+fn awaiting() -> Awaiting {
+    let hook = HookId { run: Run(1), position: Position(6) };
+    Awaiting { hook, token: "t".parse().expect("a token") }
+}
+
 fn other_call() -> Call {
     call(CallKind::Instance, "fulfil/o", 1)
 }
@@ -83,6 +92,7 @@ fn word(what: &What) -> &'static str {
         What::StepReport { .. } => "step report",
         What::StepLeaseEnded { .. } => "step lease ended",
         What::Event(_) => "event",
+        What::Payload(_) => "payload of a hook",
         What::Letter(_) => "letter: an answer",
         What::Terminate { .. } => "terminate",
         What::Unwritable { .. } => "unwritable",
@@ -100,7 +110,7 @@ fn word(what: &What) -> &'static str {
 }
 
 /// How many inputs `word` knows.
-const INPUTS: usize = 22;
+const INPUTS: usize = 23;
 
 /// What comes of it: entries written, messages sent, the state afterwards.
 fn outcome(state: &str, what: &What) -> String {
@@ -120,6 +130,28 @@ fn outcome(state: &str, what: &What) -> String {
         words.join(" ")
     }
 }
+
+/// The row of an event.
+const EVENT: [&str; 7] = [
+    "delivered push",
+    "delivered push",
+    "delivered",
+    "delivered offer -> ready",
+    "delivered",
+    "delivered",
+    "nothing",
+];
+
+/// The row of what a hook is resumed with.
+const PAYLOAD: [&str; 7] = [
+    "received push",
+    "received push",
+    "received",
+    "received offer -> ready",
+    "received",
+    "received",
+    "nothing",
+];
 
 /// The row of a rollback.
 const ROLLBACK: [&str; 7] = [
@@ -171,15 +203,8 @@ fn row(what: &What) -> [&'static str; 7] {
             "attempted",
             "nothing",
         ],
-        "event" => [
-            "delivered push",
-            "delivered push",
-            "delivered",
-            "delivered offer -> ready",
-            "delivered",
-            "delivered",
-            "nothing",
-        ],
+        "event" => EVENT,
+        "payload of a hook" => PAYLOAD,
         "letter: an answer" => [
             "returned push",
             "returned push",
@@ -238,7 +263,7 @@ fn row(what: &What) -> [&'static str; 7] {
 }
 
 fn inputs() -> Vec<What> {
-    let mut late = report(uid(1), 1, 2, 5);
+    let mut late = report(uid(1), 1, 2, 8);
     late.results = vec![end(&step("a"), 1, ok())];
     let operation = || "o".to_owned();
     vec![
@@ -251,6 +276,13 @@ fn inputs() -> Vec<What> {
         step_reported(S1, &step("img"), 1, ok()),
         step_ended(S1, &step("img"), true),
         What::Event(sent("e", "paid", 1)),
+        What::Payload(SentPayload {
+            token: awaiting().token,
+            hook: awaiting().hook,
+            id: "r".to_owned(),
+            payload: json("1"),
+            fingerprint: fingerprint(1),
+        }),
         What::Letter(Letter { number: LETTER, caller: caller(), said: answer() }),
         What::Terminate { operation: operation(), reason: None },
         What::Unwritable { message: operation() },

@@ -34,6 +34,7 @@ fn started() -> Entry {
         seed: [7; 32],
         generation: everstep_protocol::Generation(1),
         attributes: Vec::new(),
+        hook: None,
     };
     entry(1, Fact::Started(started))
 }

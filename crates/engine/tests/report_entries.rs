@@ -47,6 +47,8 @@ fn opened() -> impl Strategy<Value = Vec<Open>> {
         Just(OpenWait::Patch),
         Just(OpenWait::Child(child("c"))),
         Just(OpenWait::Instance(other("c"))),
+        Just(OpenWait::Hook(registration("t"))),
+        Just(OpenWait::Payload(awaiting_hook("t"))),
         Just(OpenWait::Rollback { failure: None, steps: 2 }),
     ];
     prop::collection::vec(wait, 0..4).prop_map(|waits| {
@@ -58,6 +60,8 @@ fn opened() -> impl Strategy<Value = Vec<Open>> {
             OpenWait::Child(_) => call(CallKind::Child, name, 1),
             OpenWait::Instance(_) => call(CallKind::Instance, name, 1),
             OpenWait::Send(_) => call(CallKind::Send, name, 1),
+            OpenWait::Hook(_) => call(CallKind::Hook, name, 1),
+            OpenWait::Payload(_) => call(CallKind::Payload, name, 1),
             OpenWait::Rollback { .. } => call(CallKind::Rollback, name, 1),
         };
         ["u", "v", "w", "x"].iter().zip(waits).map(|(name, wait)| open(&named(name, &wait), wait)).collect()

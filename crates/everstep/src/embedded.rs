@@ -33,10 +33,10 @@ use std::{
 };
 
 use everstep_broker::{Broker, Consume, Consumer, Incoming, MemoryBroker, QueueDeclaration, QueueKind};
-use everstep_coordinator::{Coordinator, EventRequest, Handle, StartRequest};
+use everstep_coordinator::{Coordinator, EventRequest, Handle, ResumeRequest, StartRequest};
 use everstep_engine::{mailbox::EventId, start::NameKey};
 use everstep_protocol::{
-    Attribute, AttributeError, EventKey, EventType, InstanceId, InstanceUid, Namespace, Payload,
+    Attribute, AttributeError, EventKey, EventType, InstanceId, InstanceUid, Namespace, Payload, Token,
     WorkflowName,
     name::NameError,
     payload::PayloadError,
@@ -57,8 +57,13 @@ pub use instance::{InstanceHandle, OperationError, ResultError};
 pub type CoordinatorSettings = everstep_coordinator::Settings;
 /// Settings of the worker half.
 pub type WorkerSettings = everstep_worker::Settings;
+/// A token that a start claims, and what became of a resume.
+pub use everstep_coordinator::Resumed;
 /// What became of an event: [`Answer::Done`] if it was accepted, now or before.
 pub use everstep_engine::Answer;
+pub use everstep_protocol::hook::{HookRetention, StartHook};
+/// Who has a token.
+pub type HookView = everstep_store::HookView;
 /// What the store says of an instance.
 pub type InstanceView = everstep_store::InstanceView;
 
@@ -226,6 +231,55 @@ impl Embedded {
         Ok(self.handle.send_event(name(workflow, id)?, event_request(event, payload)?).await?)
     }
 
+    /// Starts an instance that claims a token, so that no other instance can have it (rule H1). While another one has it, nothing is
+    /// created, and the reply's outcome is a conflict with that one as its owner. So a start of which nobody knows what became of it
+    /// can be made again.
+    ///
+    /// ```
+    /// # use everstep::embedded::{Embedded, EmbeddedError, StartHook};
+    /// # async fn example(everstep: &Embedded) -> Result<(), EmbeddedError> {
+    /// let hook = StartHook { token: "order:17".parse()?, retention: None, metadata: None };
+    /// let reply = everstep.start_with_hook("fulfil", None, &42, hook).await?;
+    /// match reply.owner {
+    ///     None => println!("started {:?}", reply.id),
+    ///     Some(owner) => println!("{} has the order already", owner.id),
+    /// }
+    /// everstep.resume_hook("order:17", Some("note-1"), &"gift wrap").await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn start_with_hook<I: Serialize + ?Sized>(
+        &self,
+        workflow: &str,
+        id: Option<&str>,
+        input: &I,
+        hook: StartHook,
+    ) -> Result<StartReply, EmbeddedError> {
+        let hook = Some(hook);
+        Ok(self.handle.start(StartRequest { hook, ..request(workflow, id, input)? }).await?)
+    }
+
+    /// Resumes the hook of whoever has this token, and answers when the payload is safe on disk. The same resume id and payload
+    /// again is the same payload (rule H48); without an id every call sends another one.
+    pub async fn resume_hook<P: Serialize + ?Sized>(
+        &self,
+        token: &str,
+        id: Option<&str>,
+        payload: &P,
+    ) -> Result<Resumed, EmbeddedError> {
+        let request = ResumeRequest {
+            namespace: Namespace::default(),
+            token: Token::new(token)?,
+            id: id.map_or_else(|| InstanceUid::generate().to_string(), str::to_owned),
+            payload: Payload::encode(payload)?,
+        };
+        Ok(self.handle.resume_hook(request).await?)
+    }
+
+    /// Who has a token, or keeps it by a retention; advice only, since it may change at any time.
+    pub async fn hook(&self, token: &str) -> Result<Option<HookView>, EmbeddedError> {
+        Ok(self.handle.store().hook(&Namespace::default(), &Token::new(token)?).await?)
+    }
+
     /// What the store says of an instance.
     pub async fn instance(&self, workflow: &str, id: &str) -> Result<Option<InstanceView>, EmbeddedError> {
         Ok(self.handle.store().instance(&name(workflow, id)?).await?)
@@ -340,6 +394,7 @@ fn request<I: Serialize + ?Sized>(
         pin: None,
         strict: None,
         attributes: Vec::new(),
+        hook: None,
         message: None,
     })
 }

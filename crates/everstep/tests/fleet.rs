@@ -92,6 +92,7 @@ async fn run(installation: &Installation) -> Vec<Fact> {
         pin: None,
         strict: None,
         attributes: Vec::new(),
+        hook: None,
         message: None,
     };
     handle.start(start).await.unwrap();

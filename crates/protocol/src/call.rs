@@ -32,11 +32,13 @@ pub enum CallKind {
     Send,
     /// The beginning of compensations (rule P38).
     Rollback,
+    /// A wait for what a hook is resumed with.
+    Payload,
 }
 
 crate::every! {
     /// Every kind.
-    pub CallKind: Step, Sleep, Event, Hook, Child, Action, Compensation, Patch, Instance, Send, Rollback
+    pub CallKind: Step, Sleep, Event, Hook, Child, Action, Compensation, Patch, Instance, Send, Rollback, Payload
 }
 
 impl CallKind {
@@ -55,6 +57,7 @@ impl CallKind {
             Self::Instance => "instance",
             Self::Send => "send",
             Self::Rollback => "rollback",
+            Self::Payload => "payload",
         }
     }
 }

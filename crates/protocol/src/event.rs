@@ -1,9 +1,10 @@
-//! The event message: what any AMQP client sends to an instance (rules P21, P26, W40). It has the shape of a start.
+//! The event message: what any AMQP client sends to an instance, or to whoever has a token (rules P21, P26, W40). It has the shape
+//! of a start.
 
 use serde::Deserialize;
 
 use crate::{
-    EventKey, EventType, InstanceId, Payload, WorkflowName,
+    EventKey, EventType, InstanceId, Payload, Token, WorkflowName,
     name::NameError,
     payload::PayloadError,
     start::{Encoding, is_map, strict::Strict},
@@ -24,6 +25,24 @@ pub struct EventMessage {
     pub payload: Payload,
 }
 
+/// What a message that resumes a hook says, after the checks at the edge.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ResumeMessage {
+    /// The hook's token.
+    pub token: Token,
+    /// What it is resumed with; null if absent.
+    pub payload: Payload,
+}
+
+/// What a message to an instance is: with a token it resumes a hook.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SentMessage {
+    /// An event for an instance.
+    Event(EventMessage),
+    /// A payload for whoever has a token.
+    Resume(ResumeMessage),
+}
+
 /// Why an event cannot be accepted. Sending the same again cannot help, whatever the variant.
 #[derive(Debug, thiserror::Error)]
 pub enum EventError {
@@ -34,7 +53,7 @@ pub enum EventError {
     #[error("the body is not readable: {0}")]
     Body(String),
     /// The body has a field that is not known.
-    #[error("{0}; the fields are workflow, id, type, key, payload")]
+    #[error("{0}; the fields are workflow, id, type, key, payload, or token, payload")]
     Field(String),
     /// A name breaks its rule.
     #[error(transparent)]
@@ -71,63 +90,68 @@ impl EventError {
     }
 }
 
+/// `V` is how a value of any form is read.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Body {
-    workflow: String,
-    id: String,
-    r#type: String,
-    #[serde(default)]
+struct Body<V> {
+    workflow: Option<String>,
+    id: Option<String>,
+    r#type: Option<String>,
     key: Option<String>,
-    #[serde(default)]
-    payload: Option<serde_json::Value>,
+    token: Option<String>,
+    payload: Option<V>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct JsonBody<'a> {
-    workflow: String,
-    id: String,
-    r#type: String,
-    #[serde(default)]
-    key: Option<String>,
-    #[serde(default, borrow)]
-    payload: Option<&'a serde_json::value::RawValue>,
-}
-
-impl EventMessage {
+impl SentMessage {
     /// Reads and checks a body.
     pub fn parse(encoding: Encoding, body: &[u8], limit: u64) -> Result<Self, EventError> {
         if !is_map(encoding, body) {
             return Err(EventError::Body("it is not a map of fields".to_owned()));
         }
-        let (names, payload) = match encoding {
+        match encoding {
             Encoding::Json => {
-                let body: JsonBody<'_> =
+                let body: Body<&serde_json::value::RawValue> =
                     serde_json::from_slice(body).map_err(|error| refused(&error.to_string()))?;
-                let payload = body.payload.map(|raw| Payload::from_text(raw.get())).transpose()?;
-                ((body.workflow, body.id, body.r#type, body.key), payload)
+                body.check(limit, |raw| Payload::from_text(raw.get()))
             }
             Encoding::MessagePack => {
                 let Strict(value) =
                     rmp_serde::from_slice(body).map_err(|error| refused(&error.to_string()))?;
-                let body: Body =
+                let body: Body<serde_json::Value> =
                     serde_json::from_value(value).map_err(|error| refused(&error.to_string()))?;
-                let payload = body.payload.map(|payload| Payload::encode(&payload)).transpose()?;
-                ((body.workflow, body.id, body.r#type, body.key), payload)
+                body.check(limit, |value| Payload::encode(&value))
             }
-        };
-        let (workflow, id, kind, key) = names;
-        let payload = payload.unwrap_or_else(Payload::null);
-        check_payload(&payload, limit)?;
-        Ok(Self {
-            workflow: WorkflowName::new(workflow)?,
-            id: InstanceId::new(id)?,
-            kind: EventType::new(kind)?,
-            key: key.map(EventKey::new).transpose()?,
-            payload,
-        })
+        }
     }
+}
+
+impl<V> Body<V> {
+    fn check(
+        self,
+        limit: u64,
+        read: impl FnOnce(V) -> Result<Payload, PayloadError>,
+    ) -> Result<SentMessage, EventError> {
+        let payload = self.payload.map(read).transpose()?.unwrap_or_else(Payload::null);
+        check_payload(&payload, limit)?;
+        let Some(token) = self.token else {
+            return Ok(SentMessage::Event(EventMessage {
+                workflow: WorkflowName::new(needed("workflow", self.workflow)?)?,
+                id: InstanceId::new(needed("id", self.id)?)?,
+                kind: EventType::new(needed("type", self.r#type)?)?,
+                key: self.key.map(EventKey::new).transpose()?,
+                payload,
+            }));
+        };
+        let names = [("workflow", self.workflow), ("id", self.id), ("type", self.r#type), ("key", self.key)];
+        if let Some((name, _)) = names.iter().find(|(_, text)| text.is_some()) {
+            return Err(EventError::Field(format!("field `{name}` does not go with `token`")));
+        }
+        Ok(SentMessage::Resume(ResumeMessage { token: Token::new(token)?, payload }))
+    }
+}
+
+fn needed(name: &str, text: Option<String>) -> Result<String, EventError> {
+    text.ok_or_else(|| EventError::Body(format!("missing field `{name}`")))
 }
 
 /// Checks the size of an event's payload (rule P4).
@@ -152,7 +176,34 @@ mod tests {
     const LIMIT: u64 = 100;
 
     fn parse(body: &str) -> Result<EventMessage, EventError> {
-        EventMessage::parse(Encoding::Json, body.as_bytes(), LIMIT)
+        read(Encoding::Json, body.as_bytes()).map(|sent| match sent {
+            SentMessage::Event(event) => event,
+            SentMessage::Resume(resume) => panic!("{resume:?}"),
+        })
+    }
+
+    fn read(encoding: Encoding, body: &[u8]) -> Result<SentMessage, EventError> {
+        SentMessage::parse(encoding, body, LIMIT)
+    }
+
+    #[test]
+    fn h45_a_message_with_a_token_resumes_its_hook() {
+        let body = r#"{"token":"order:1","payload":{"n": 9007199254740993}}"#;
+        let packed = rmp_serde::to_vec_named(&serde_json::json!({"token":"order:1"})).unwrap();
+        let resume = |encoding, body| match read(encoding, body) {
+            Ok(SentMessage::Resume(ResumeMessage { token, payload })) => (token.to_string(), payload.clone()),
+            other => panic!("{other:?}"),
+        };
+        let (token, payload) = resume(Encoding::Json, body.as_bytes());
+        assert_eq!((token.as_str(), payload.as_str()), ("order:1", r#"{"n":9007199254740993}"#));
+        assert_eq!(resume(Encoding::MessagePack, &packed), ("order:1".to_owned(), Payload::null()));
+        for (body, code) in [
+            (r#"{"token":""}"#, "name"),
+            (r#"{"token":"t","id":"o-1"}"#, "unknown_field"),
+            (r#"{"token":7}"#, "body"),
+        ] {
+            assert_eq!(parse(body).unwrap_err().code(), code, "{body}");
+        }
     }
 
     #[test]
@@ -171,7 +222,7 @@ mod tests {
     fn w40_an_event_in_message_pack_says_the_same() {
         let body = serde_json::json!({"workflow":"fulfil","id":"o-1","type":"paid","payload":{"n":u64::MAX}});
         let body = rmp_serde::to_vec_named(&body).unwrap();
-        let event = EventMessage::parse(Encoding::MessagePack, &body, LIMIT).unwrap();
+        let Ok(SentMessage::Event(event)) = read(Encoding::MessagePack, &body) else { panic!("no event") };
         assert_eq!(event.payload.as_str(), r#"{"n":18446744073709551615}"#);
     }
 

@@ -9,8 +9,8 @@ pub use self::saga::{
 };
 use crate::{
     Attempt, Attribute, BuildName, Call, CallHash, EventKey, EventType, Failure, Fingerprint, FunctionName,
-    Generation, InstanceId, Millis, Payload, Policy, Pool, Position, SessionId, StepKey, Timestamp,
-    WorkflowName,
+    Generation, HookId, InstanceId, Millis, Payload, Policy, Pool, Position, SessionId, StepKey, Timestamp,
+    Token, WorkflowName, hook::Registration,
 };
 
 /// One entry of a journal.
@@ -67,6 +67,12 @@ pub enum Fact {
     Rollback(Rollback),
     /// The output of a step in an earlier run (rule L4).
     Reusable(Reusable),
+    /// What came of a hook that the body created (rules H36 to H38).
+    Registered(Registered),
+    /// A hook was resumed, and its payload met the wait of this call (rule H41).
+    Received(Received),
+    /// Another instance has taken the token of a hook (rule H60).
+    TakenOver(TakenOver),
 }
 
 /// A cancel, as the body meets it.
@@ -95,6 +101,9 @@ pub struct Started {
     /// The attributes that it begins with (rule P37).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attributes: Vec<Attribute>,
+    /// The token of the hook that the instance was started with, if it still has it when this journal begins (rule H8).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hook: Option<Token>,
 }
 
 /// The record of one ended attempt. Build, key and policy stand in every one (rules P8, L1).
@@ -200,6 +209,78 @@ pub enum Wait {
     Instance(Other),
     /// Until another instance has accepted an event, or refused it (rule P36).
     Send(Sending),
+    /// Until it is known whether the instance has the token (rule H36).
+    Hook(Registration),
+    /// For the next payload of a hook that the instance has, or had (rule H41).
+    Payload(Awaiting),
+}
+
+/// A wait for what a hook is resumed with. It has no time of its own: it ends when a payload comes, and is `fired` if the hook is
+/// over and nothing unread is left of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Awaiting {
+    /// Which hook: as it was registered, or [`HookId::START`].
+    pub hook: HookId,
+    /// Its token.
+    pub token: Token,
+}
+
+/// What came of a hook that the body created.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Registered {
+    /// The call that created it.
+    pub call: Call,
+    /// What came of it.
+    pub outcome: HookOutcome,
+}
+
+/// What came of a hook.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HookOutcome {
+    /// The token is the instance's.
+    Owned {
+        /// The hook's id: of this creation, or of the one before by this very instance that goes on (rule H40).
+        hook: HookId,
+        /// From whom it was taken (rule H70).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<Other>,
+    },
+    /// Another instance has the token (rules H32, H37).
+    Conflict {
+        /// Which one.
+        owner: Other,
+    },
+    /// It cannot be had as it was asked for.
+    Refused(Failure),
+}
+
+/// What a hook was resumed with, as the call that waited for it got it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Received {
+    /// The call that waited.
+    pub call: Call,
+    /// The hook.
+    pub hook: HookId,
+    /// Its number among the events and payloads of the instance, from 1, in the order in which they were accepted.
+    pub sequence: u64,
+    /// Its sender's id for it.
+    pub id: String,
+    /// When it was accepted.
+    pub received_at: Timestamp,
+    /// What it says.
+    pub payload: Payload,
+}
+
+/// Another instance has taken the token of a hook: what was accepted before is still received, then its waits fail.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TakenOver {
+    /// The hook that is over.
+    pub hook: HookId,
+    /// Who has the token now.
+    pub by: Other,
+    /// That one's hook.
+    pub by_hook: HookId,
 }
 
 /// An instance that another one starts (rule P36). It is in the namespace of its parent.
@@ -285,6 +366,9 @@ pub struct Closed {
     pub call: Call,
     /// The last position that the body had seen when it dropped the call.
     pub after: Position,
+    /// Of a call that created a hook: its token, which the instance lets go (rule H52).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hook: Option<Token>,
 }
 
 /// A step that any worker of a pool runs.
@@ -451,6 +535,9 @@ impl Fact {
             Self::Compensated(_) => 16,
             Self::Rollback(_) => 25,
             Self::Reusable(_) => 26,
+            Self::Registered(_) => 30,
+            Self::Received(_) => 31,
+            Self::TakenOver(_) => 32,
         }
     }
 
@@ -476,6 +563,9 @@ impl Fact {
             Self::Compensated(_) => "compensated",
             Self::Rollback(_) => "rollback",
             Self::Reusable(_) => "reusable",
+            Self::Registered(_) => "registered",
+            Self::Received(_) => "received",
+            Self::TakenOver(_) => "taken_over",
         }
     }
 
@@ -490,9 +580,12 @@ impl Fact {
             Self::Closed(closed) => Some(&closed.call),
             Self::Patched(patched) => Some(&patched.call),
             Self::Returned(returned) => Some(&returned.call),
+            Self::Registered(registered) => Some(&registered.call),
+            Self::Received(received) => Some(&received.call),
             Self::Compensating(compensating) => Some(&compensating.call),
             // What an earlier run called is no call of this one.
             Self::Reusable(_)
+            | Self::TakenOver(_)
             | Self::Compensated(_)
             | Self::Rollback(_)
             | Self::Started(_)
@@ -522,7 +615,8 @@ impl Fact {
                 }
             },
             Self::Opened(opened) => match &opened.wait {
-                Wait::Sleep { .. } | Wait::Event { .. } | Wait::Instance(_) => 0,
+                Wait::Sleep { .. } | Wait::Event { .. } | Wait::Instance(_) | Wait::Payload(_) => 0,
+                Wait::Hook(hook) => hook.metadata.as_ref().map_or(0, Payload::len),
                 Wait::Remote(remote) => remote.input.len(),
                 Wait::Child(child) => child.input.len(),
                 Wait::Send(sending) => sending.payload.len(),
@@ -537,6 +631,11 @@ impl Fact {
             Self::Ended(End::Terminated { .. } | End::Cancelled { .. })
             | Self::Cancelled(_)
             | Self::Rollback(_)
+            | Self::TakenOver(_)
+            | Self::Registered(Registered {
+                outcome: HookOutcome::Owned { .. } | HookOutcome::Conflict { .. },
+                ..
+            })
             | Self::Parked(_) => 64,
             Self::Compensating(compensating) => {
                 compensating.failure.as_ref().map_or(0, |failure| failure.message.len())
@@ -545,6 +644,10 @@ impl Fact {
             Self::Reusable(reusable) => reusable.output.len(),
             Self::Lost(lost) => lost.progress.iter().map(|progress| progress.told.len()).sum(),
             Self::Delivered(delivered) => delivered.payload.len(),
+            Self::Received(received) => received.payload.len(),
+            Self::Registered(Registered { outcome: HookOutcome::Refused(failure), .. }) => {
+                failure.message.len()
+            }
             Self::Fired { .. } | Self::Patched(_) | Self::Retried | Self::Closed(_) => 0,
         };
         bytes as u64 + FRAME_BYTES

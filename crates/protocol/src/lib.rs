@@ -11,6 +11,7 @@ pub mod duration;
 pub mod event;
 mod every;
 pub mod failure;
+pub mod hook;
 pub mod id;
 pub mod journal;
 pub mod key;
@@ -29,13 +30,14 @@ pub use call::{Call, CallHash, CallKind};
 pub use child::child_id;
 pub use duration::Millis;
 pub use failure::{Failure, FailureKind};
+pub use hook::HookId;
 pub use id::{
     Attempt, CoordinatorId, Epoch, Generation, Incarnation, InstanceUid, Position, Run, SessionId, Timestamp,
 };
 pub use key::{Fingerprint, StepKey};
 pub use name::{
     AttributeName, BuildName, CallName, EventKey, EventType, FunctionName, InstanceId, Namespace, Pool,
-    WorkflowName,
+    Token, WorkflowName,
 };
 pub use payload::Payload;
 pub use pin::Pin;

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::Millis;
+
 /// The limits of an installation. The limit itself is accepted, one byte or one step more is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -20,10 +22,14 @@ pub struct Limits {
     /// Events of one instance that no wait has taken yet; more are refused. Default 1,000.
     #[serde(skip_serializing_if = "is_events_unread")]
     pub events_unread: u64,
+    /// How long the retention of a hook may be at most, in milliseconds. Default 30 days.
+    #[serde(skip_serializing_if = "is_hook_retention")]
+    pub hook_retention: Millis,
 }
 
 const EVENT_BYTES: u64 = 1 << 20;
 const EVENTS_UNREAD: u64 = 1_000;
+const HOOK_RETENTION: Millis = Millis::from_secs(30 * 86_400);
 
 // Later than the first four: where they are the default, messages are as they were.
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
@@ -36,6 +42,11 @@ const fn is_events_unread(count: &u64) -> bool {
     *count == EVENTS_UNREAD
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+const fn is_hook_retention(retention: &Millis) -> bool {
+    retention.0 == HOOK_RETENTION.0
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -45,6 +56,7 @@ impl Default for Limits {
             journal_bytes: 1 << 30,
             event_bytes: EVENT_BYTES,
             events_unread: EVENTS_UNREAD,
+            hook_retention: HOOK_RETENTION,
         }
     }
 }

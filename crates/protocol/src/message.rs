@@ -9,8 +9,9 @@ pub use self::session::{Heartbeat, Held, HeldStep, OpenSession, Running, Session
 use crate::{
     Attempt, Attribute, Call, CallHash, CoordinatorId, Epoch, EventKey, EventType, Failure, Fingerprint,
     Generation, Incarnation, InstanceId, InstanceUid, Millis, Namespace, Payload, Policy, Position, Run,
-    SessionId, StepKey, Timestamp, WorkflowName,
-    journal::{Child, Closed, Compensated, End, Entry, Marks, Other, Parked, Remote, Sending},
+    SessionId, StepKey, Timestamp, Token, WorkflowName,
+    hook::Registration,
+    journal::{Awaiting, Child, Closed, Compensated, End, Entry, Marks, Other, Parked, Remote, Sending},
     limits::Limits,
 };
 
@@ -277,6 +278,10 @@ pub enum OpenWait {
     Instance(Other),
     /// For the answer to an event that is sent to another instance.
     Send(Sending),
+    /// Until it is known whether the instance has the token of a hook.
+    Hook(Registration),
+    /// For the next payload of a hook.
+    Payload(Awaiting),
     /// For nothing: the body is over and its compensations begin, and its entry says so (rule P38).
     Rollback {
         /// What the body ended with; none if somebody asked for the rollback.
@@ -318,6 +323,9 @@ pub struct Again {
     /// All attributes of the instance.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attributes: Vec<Attribute>,
+    /// The token of the hook that the instance was started with, unless the body has let it go.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hook: Option<Token>,
 }
 
 /// What a coordinator sends to a worker's inbox.

@@ -11,6 +11,8 @@ use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 use thiserror::Error;
 
+use crate::hook::HookId;
+
 /// What an error shows of the refused value, in characters.
 const SHOWN_CHARS: usize = 60;
 
@@ -67,6 +69,18 @@ const CALL: Rule = Rule {
     words: "1 to 256 characters without control characters",
 };
 
+/// What people may call an event; and what stands for the payloads of a hook, which nobody can write: it begins with a control
+/// character.
+const EVENT_WIRE: Rule =
+    Rule { holds: |text| (EVENT.holds)(text) || hook_of(text).is_some(), words: EVENT.words };
+
+/// The hook whose payloads have this type.
+fn hook_of(text: &str) -> Option<HookId> {
+    text.strip_prefix(HOOK_PREFIX)?.parse().ok()
+}
+
+const HOOK_PREFIX: &str = "\u{1}hook:";
+
 const EVENT: Rule = Rule {
     holds: |text| {
         (1..=400).contains(&text.len())
@@ -93,6 +107,9 @@ const ATTRIBUTE: Rule = Rule {
 
 macro_rules! name {
     ($(#[$doc:meta])* $name:ident, $field:literal, $rule:expr) => {
+        name! { $(#[$doc])* $name, $field, $rule, $rule }
+    };
+    ($(#[$doc:meta])* $name:ident, $field:literal, $rule:expr, $wire:expr) => {
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(Arc<str>);
@@ -106,6 +123,11 @@ macro_rules! name {
                 } else {
                     Err(NameError::new($field, text, $rule.words))
                 }
+            }
+
+            /// Reads what was checked before.
+            fn read(text: &str) -> Result<Self, NameError> {
+                if ($wire.holds)(text) { Ok(Self(text.into())) } else { Self::new(text) }
             }
 
             /// The name as text.
@@ -150,7 +172,7 @@ macro_rules! name {
             type Error = NameError;
 
             fn try_from(text: &str) -> Result<Self, NameError> {
-                Self::new(text)
+                Self::read(text)
             }
         }
 
@@ -180,7 +202,7 @@ macro_rules! name {
                     }
 
                     fn visit_str<E: de::Error>(self, text: &str) -> Result<$name, E> {
-                        $name::new(text).map_err(E::custom)
+                        $name::read(text).map_err(E::custom)
                     }
                 }
 
@@ -227,12 +249,31 @@ name! {
 
 name! {
     /// The type of an event: 1 to 100 characters of any Unicode, no control characters (P21).
-    EventType, "event type", EVENT
+    EventType, "event type", EVENT, EVENT_WIRE
+}
+
+impl EventType {
+    /// The type that the payloads of a hook have within their instance. Nobody can send an event of it.
+    #[must_use]
+    pub fn of_hook(hook: HookId) -> Self {
+        Self(format!("{HOOK_PREFIX}{hook}").into())
+    }
+
+    /// The hook whose payloads have this type, if it is one's.
+    #[must_use]
+    pub fn hook(&self) -> Option<HookId> {
+        hook_of(&self.0)
+    }
 }
 
 name! {
     /// The correlation key of an event: 1 to 100 characters of any Unicode, no control characters (P26).
     EventKey, "event key", EVENT
+}
+
+name! {
+    /// The token of a hook: 1 to 256 characters of any Unicode, no control characters (H1).
+    Token, "hook token", CALL
 }
 
 name! {

@@ -10,7 +10,11 @@ use serde::{Deserialize, Serialize};
 pub use self::retention::Retention;
 use self::strict::Strict;
 use crate::{
-    Attribute, AttributeError, InstanceId, Payload, Pin, WorkflowName, name::NameError, payload::PayloadError,
+    Attribute, AttributeError, InstanceId, Payload, Pin, WorkflowName,
+    hook::{HookError, StartHook, WrittenHook},
+    journal::Other,
+    name::NameError,
+    payload::PayloadError,
 };
 
 /// What a start message's body says, after the checks at the edge.
@@ -30,6 +34,8 @@ pub struct StartMessage {
     pub strict: Option<bool>,
     /// What it can be found by (rule P37).
     pub attributes: Vec<Attribute>,
+    /// The token that it is started with, which no other instance may have (rule H1).
+    pub hook: Option<StartHook>,
 }
 
 /// How a body is encoded.
@@ -66,11 +72,14 @@ pub enum StartError {
     #[error("the body is not readable: {0}")]
     Body(String),
     /// The body has a field that is not known.
-    #[error("{0}; the fields are workflow, id, input, retention, pin, strict, attributes")]
+    #[error("{0}; the fields are workflow, id, input, retention, pin, strict, attributes, hook, token")]
     Field(String),
-    /// The body asks for something that this version does not offer.
-    #[error("field {0:?} is not supported by this version; leave it out")]
-    NotSupported(&'static str),
+    /// The body names a token twice.
+    #[error("token is short for hook with that token alone; leave one of both out")]
+    TokenTwice,
+    /// The hook is not acceptable.
+    #[error(transparent)]
+    Hook(#[from] HookError),
     /// A name breaks its rule.
     #[error(transparent)]
     Name(#[from] NameError),
@@ -90,7 +99,7 @@ pub enum StartError {
     },
     /// Neither the body nor the message names what a redelivery could be known by.
     #[error(
-        "an id in the body or a message_id is required, so that a redelivery can never make a second instance"
+        "an id or a hook in the body, or a message_id, is required, so that a redelivery can never make a second instance"
     )]
     NoIdentity,
 }
@@ -103,8 +112,10 @@ impl StartError {
             Self::ContentType(_) => "content_type",
             Self::Body(_) => "body",
             Self::Field(_) => "unknown_field",
-            Self::NotSupported(_) => "not_supported",
-            Self::Name(_) | Self::Attributes(AttributeError::Name(_)) => "name",
+            Self::TokenTwice | Self::Hook(HookError::Metadata { .. } | HookError::Json(_)) => "hook",
+            Self::Name(_) | Self::Attributes(AttributeError::Name(_)) | Self::Hook(HookError::Token(_)) => {
+                "name"
+            }
             Self::Attributes(_) => "attributes",
             Self::Input(_) => "input",
             Self::TooLarge { .. } => "too_large",
@@ -160,7 +171,9 @@ struct Body {
     #[serde(default)]
     input: Option<serde_json::Value>,
     #[serde(default)]
-    token: Option<serde::de::IgnoredAny>,
+    token: Option<String>,
+    #[serde(default)]
+    hook: Option<WrittenHook<serde_json::Value>>,
     #[serde(default)]
     retention: Option<Retention>,
     #[serde(default)]
@@ -180,7 +193,9 @@ struct JsonBody<'a> {
     #[serde(default, borrow)]
     input: Option<&'a serde_json::value::RawValue>,
     #[serde(default)]
-    token: Option<serde::de::IgnoredAny>,
+    token: Option<String>,
+    #[serde(default, borrow)]
+    hook: Option<WrittenHook<&'a serde_json::value::RawValue>>,
     #[serde(default)]
     retention: Option<Retention>,
     #[serde(default)]
@@ -197,13 +212,15 @@ impl StartMessage {
         if !is_map(encoding, body) {
             return Err(StartError::Body("it is not a map of fields".to_owned()));
         }
-        let (workflow, id, input, rest, attributes, has_token) = match encoding {
+        let (workflow, id, input, rest, attributes, hook) = match encoding {
             Encoding::Json => {
                 let body: JsonBody<'_> =
                     serde_json::from_slice(body).map_err(|error| refused(&error.to_string()))?;
                 let input = body.input.map(|raw| Payload::from_text(raw.get())).transpose()?;
                 let rest = (body.retention, body.pin, body.strict);
-                (body.workflow, body.id, input, rest, body.attributes, body.token.is_some())
+                let hook =
+                    body.hook.map(|hook| hook.check(|raw| Payload::from_text(raw.get()))).transpose()?;
+                (body.workflow, body.id, input, rest, body.attributes, of_token(hook, body.token)?)
             }
             Encoding::MessagePack => {
                 let Strict(value) =
@@ -212,19 +229,38 @@ impl StartMessage {
                     serde_json::from_value(value).map_err(|error| refused(&error.to_string()))?;
                 let input = body.input.map(|input| Payload::encode(&input)).transpose()?;
                 let rest = (body.retention, body.pin, body.strict);
-                (body.workflow, body.id, input, rest, body.attributes, body.token.is_some())
+                let hook = body.hook.map(|hook| hook.check(|value| Payload::encode(&value))).transpose()?;
+                (body.workflow, body.id, input, rest, body.attributes, of_token(hook, body.token)?)
             }
         };
-        if has_token {
-            return Err(StartError::NotSupported("token"));
-        }
         let attributes = crate::attribute::read(&attributes.unwrap_or_default())?;
         let input = input.unwrap_or_else(Payload::null);
         check_input(&input, input_limit)?;
         let id = id.map(InstanceId::new).transpose()?;
         let (retention, pin, strict) = rest;
         let retention = retention.unwrap_or_default();
-        Ok(Self { workflow: WorkflowName::new(workflow)?, id, input, retention, pin, strict, attributes })
+        Ok(Self {
+            workflow: WorkflowName::new(workflow)?,
+            id,
+            input,
+            retention,
+            pin,
+            strict,
+            attributes,
+            hook,
+        })
+    }
+}
+
+/// A token alone is short for a hook with nothing but a token.
+fn of_token(hook: Option<StartHook>, token: Option<String>) -> Result<Option<StartHook>, StartError> {
+    match (hook, token) {
+        (hook, None) => Ok(hook),
+        (None, Some(token)) => {
+            let token = crate::Token::new(token).map_err(HookError::Token)?;
+            Ok(Some(StartHook { token, retention: None, metadata: None }))
+        }
+        (Some(_), Some(_)) => Err(StartError::TokenTwice),
     }
 }
 
@@ -270,6 +306,9 @@ pub struct StartReply {
     /// A sentence for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// Who has the token that a start asked for; or whose hook was resumed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<Other>,
     /// Whether sending the same again is safe and may help.
     pub retry_safe: bool,
 }
@@ -282,8 +321,8 @@ pub enum StartOutcome {
     Created,
     /// An instance of that id with the same input exists.
     Exists,
-    /// An instance of that id with another input exists, and nothing was created; or the instance that an event was sent to
-    /// has ended, or has another event of that id, and nothing was kept.
+    /// An instance of that id with another input exists, or another instance has the token, and nothing was created; or the
+    /// instance that an event was sent to has ended, or has another event of that id, and nothing was kept.
     Conflict,
     /// An event was accepted, now or before.
     Accepted,
@@ -329,6 +368,22 @@ mod tests {
     }
 
     #[test]
+    fn h01_a_start_names_the_token_of_its_hook() {
+        let body =
+            r#"{"workflow":"fulfil","hook":{"token":"order:1","retention":"1 day","metadata":{"by": 1.50}}}"#;
+        let packed: serde_json::Value =
+            serde_json::from_str(r#"{"workflow":"fulfil","hook":{"token":"order:1","retention":86400000}}"#)
+                .unwrap();
+        let packed = rmp_serde::to_vec_named(&packed).unwrap();
+        let hook = parse(body).unwrap().hook.unwrap();
+        assert_eq!(hook.metadata.as_ref().map(Payload::as_str), Some(r#"{"by":1.50}"#));
+        let same = StartMessage::parse(Encoding::MessagePack, &packed, LIMIT).unwrap().hook.unwrap();
+        assert_eq!(StartHook { metadata: None, ..hook }, same);
+        let short = parse(r#"{"workflow":"fulfil","token":"order:1"}"#).unwrap().hook.unwrap();
+        assert_eq!((short.token.as_str(), short.retention), ("order:1", None));
+    }
+
+    #[test]
     fn w40_an_absent_input_is_null() {
         assert_eq!(parse(r#"{"workflow":"fulfil"}"#).unwrap().input, Payload::null());
     }
@@ -353,7 +408,12 @@ mod tests {
             (r#"{"workflow":"fulfil","inputs":1}"#, "unknown_field"),
             (r#"{"workflow":"Fulfil"}"#, "name"),
             (r#"{"workflow":"fulfil","id":"a b"}"#, "name"),
-            (r#"{"workflow":"fulfil","token":"t"}"#, "not_supported"),
+            (r#"{"workflow":"fulfil","token":""}"#, "name"),
+            (r#"{"workflow":"fulfil","token":7}"#, "body"),
+            (r#"{"workflow":"fulfil","hook":{"token":""}}"#, "name"),
+            (r#"{"workflow":"fulfil","hook":{"token":"t","retention":0}}"#, "body"),
+            (r#"{"workflow":"fulfil","hook":{"token":"t","webhook":{}}}"#, "unknown_field"),
+            (r#"{"workflow":"fulfil","hook":{"token":"t"},"token":"t"}"#, "hook"),
             (r#"{"workflow":"fulfil","attributes":{"a":[]}}"#, "attributes"),
             (r#"{"workflow":"fulfil","attributes":{"a b":1}}"#, "name"),
             (&long, "too_large"),

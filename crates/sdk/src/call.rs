@@ -53,6 +53,7 @@ macro_rules! any_step {
 }
 mod child;
 mod event;
+mod hook;
 mod instance;
 mod patched;
 mod pending;
@@ -64,6 +65,10 @@ mod step;
 pub use child::{ChildCall, Starting};
 pub(crate) use event::TYPES_MAX;
 pub use event::{Event, EventCall, EventsCall};
+pub use hook::{
+    ConflictCall, Disposal, Hook, HookCall, HookConflict, HookTaken, IntoRetention, NextPayload, Owner,
+    Payloads,
+};
 pub use instance::{Instance, ResultCall, SendCall};
 pub use patched::Patched;
 pub(crate) use pending::{HIDDEN, Pending};

@@ -35,6 +35,7 @@
 //! (rule W29); calls of one poll are reported in the order of their numbers (rule W32).
 
 mod body;
+mod hooks;
 mod rollback;
 mod spec;
 mod state;
@@ -49,8 +50,8 @@ use std::task::{Context, Poll, Waker};
 
 use everstep_protocol::{
     Attribute, Call, Failure, Generation, InstanceId, InstanceUid, Namespace, Position, Run, Timestamp,
-    WorkflowName,
-    journal::{Delivered, Undone},
+    Token, WorkflowName,
+    journal::{Delivered, HookOutcome, Undone},
 };
 
 pub use crate::definition::{Definition, RemoteFunction};
@@ -62,6 +63,7 @@ pub use everstep_protocol::Payload;
 pub use spec::{ChildSpec, DelayFn, EventSpec, Made, RemoteSpec, SendSpec, Spec, StepFn, StepSpec};
 
 pub(crate) use body::step_fn;
+pub(crate) use hooks::{Created, Standing};
 pub(crate) use state::{Numbered, Output, Shared, Slot};
 use turn::{Act, Turn};
 
@@ -114,6 +116,9 @@ pub struct Polled {
     /// Calls that the body dropped with an event that it had not looked at, each with the position of the entry that brought
     /// it: to the body it never came (rule P22).
     pub untaken: Vec<(Call, Position)>,
+    /// Hooks that the body has and lets go, in that order, each with the number of the call that created it, the call and the
+    /// token. One that it drops before it knows what came of it stands in `dropped`.
+    pub let_go: Vec<(u64, Call, Token)>,
     /// The state that the body has published last in this poll (rule P37).
     pub published: Option<Payload>,
     /// The attributes that it has set or removed.
@@ -170,20 +175,22 @@ impl Host {
         if !matches!(state, BodyState::Pending | BodyState::Foreign | BodyState::Spinning) {
             self.shared.waker.close();
         }
-        let (mut made, mut dropped, mut untaken, (published, attributes)) = {
+        let (mut made, mut dropped, mut untaken, mut let_go, (published, attributes)) = {
             let mut state = self.shared.lock();
+            let let_go = std::mem::take(&mut state.hooks.let_go);
             let untaken = std::mem::take(&mut state.untaken);
             let shown = state.shown.take();
-            (std::mem::take(&mut state.made), std::mem::take(&mut state.dropped), untaken, shown)
+            (std::mem::take(&mut state.made), std::mem::take(&mut state.dropped), untaken, let_go, shown)
         };
         if matches!(state, BodyState::Panicked(_) | BodyState::Misfit(_)) {
             // What unwinding dropped, or the body without its outcome, the body did not drop.
             dropped.clear();
             untaken.clear();
+            let_go.clear();
         }
         made.sort_by_key(|made| made.number);
         dropped.sort_unstable();
-        Polled { made, dropped, untaken, published, attributes, state }
+        Polled { made, dropped, untaken, let_go, published, attributes, state }
     }
 
     fn poll_until_still(&self, body: &mut Body) -> BodyState {
@@ -234,10 +241,38 @@ impl Host {
         self.feed(number, Ok(Output { payload, event: Some(Arc::new(event)) }))
     }
 
+    /// Feeds what came of the hook that a call created; otherwise like [`resolve`](Self::resolve).
+    pub fn registered(&self, number: u64, outcome: HookOutcome) -> bool {
+        self.wake(self.shared.registered(number, Ok(outcome)))
+    }
+
+    /// A hook that the body has let go is on record as free.
+    pub fn released(&self, number: u64) -> bool {
+        self.wake(self.shared.released(number))
+    }
+
+    fn wake(&self, wakers: Option<Vec<Waker>>) -> bool {
+        let Some(wakers) = wakers else { return false };
+        let _turn = Turn::begin(self.shared.token, Act::Tend);
+        wakers.into_iter().for_each(Waker::wake);
+        true
+    }
+
+    /// The instance was started with a hook of this token, and still has it.
+    pub fn begin_with_hook(&self, token: Option<Token>) {
+        self.shared.lock().hooks.start = token;
+    }
+
+    /// The token of that hook, unless the body has let it go.
+    #[must_use]
+    pub fn start_hook(&self) -> Option<Token> {
+        self.shared.lock().hooks.start.clone()
+    }
+
     fn feed(&self, number: u64, result: Result<Output, Failure>) -> bool {
         let waker = {
-            let mut state = self.shared.lock();
-            let state = &mut *state;
+            let mut guard = self.shared.lock();
+            let state = &mut *guard;
             match state.open.get_mut(&number) {
                 Some(slot @ Slot::Waiting(_)) => {
                     state.saga.ended(number, result.as_ref().map(|output| &output.payload));
@@ -248,7 +283,13 @@ impl Host {
                         Slot::Resolved(..) => return false,
                     }
                 }
-                _ => return false,
+                Some(Slot::Resolved(..)) => return false,
+                // A hook that is not known yet may end with a cancel like every open call.
+                None => {
+                    let Err(failure) = result else { return false };
+                    drop(guard);
+                    return self.wake(self.shared.registered(number, Err(failure)));
+                }
             }
         };
         let _turn = Turn::begin(self.shared.token, Act::Tend);

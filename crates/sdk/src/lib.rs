@@ -29,7 +29,7 @@
 //! A workflow function is run again from its start whenever its instance is taken up, and each step that is recorded
 //! answers from the record. So it must be deterministic: everything that touches the world goes into a step, time and
 //! randomness come from [`Workflow::now`] and [`Workflow::random`], and it awaits nothing but its own steps, sleeps,
-//! events and children, and combinations of them (`join!`, `select!`, `FuturesUnordered`).
+//! events, hooks and children, and combinations of them (`join!`, `select!`, `FuturesUnordered`).
 //!
 //! [`host`] is the other side: what a worker drives. Workflow code has no use for it.
 
@@ -50,7 +50,8 @@ mod workflow;
 
 pub use attributes::IntoAttribute;
 pub use call::{
-    ChildCall, Event, EventCall, EventsCall, Instance, IntoTimestamp, Patched, RemoteCall, RemoteCalls,
+    ChildCall, ConflictCall, Disposal, Event, EventCall, EventsCall, Hook, HookCall, HookConflict, HookTaken,
+    Instance, IntoRetention, IntoTimestamp, NextPayload, Owner, Patched, Payloads, RemoteCall, RemoteCalls,
     ResultCall, SendCall, Sleep, Starting, StepCall,
 };
 pub use definition::WorkflowRef;

@@ -1,5 +1,7 @@
 //! Draws that come out the same in every replay, and that nobody can guess without the seed (rule W33).
 
+use everstep_protocol::{CallHash, Token};
+
 use crate::host::Shared;
 
 /// A type of which a random value can be drawn: the integers, `bool`, and arrays of bytes. Not for implementing.
@@ -57,4 +59,12 @@ pub(crate) fn fill(shared: &Shared, bytes: &mut [u8]) {
     let mut hasher = blake3::Hasher::new_keyed(&shared.seed);
     hasher.update(b"draw").update(&draw.to_le_bytes());
     hasher.finalize_xof().fill(bytes);
+}
+
+/// The token of a hook that is given none: it follows from the call, so that other draws do not change it. Never changes, like a draw.
+pub(crate) fn token(shared: &Shared, call: CallHash) -> Option<Token> {
+    let mut hasher = blake3::Hasher::new_keyed(&shared.seed);
+    let mut bytes = [0; 16];
+    hasher.update(b"hook").update(&call.0).finalize_xof().fill(&mut bytes);
+    Token::new(uuid::Uuid::from_bytes(bytes).simple().to_string()).ok()
 }

@@ -12,8 +12,8 @@ use uuid::Uuid;
 
 use crate::attributes::shown_state;
 use crate::call::{
-    ChildCall, EventCall, EventsCall, Instance, IntoTimestamp, Patched, Pending, RemoteCall, RemoteCalls,
-    Sleep, StepCall, TYPES_MAX,
+    ChildCall, EventCall, EventsCall, HookCall, Instance, IntoTimestamp, Patched, Pending, RemoteCall,
+    RemoteCalls, Sleep, StepCall, TYPES_MAX,
 };
 use crate::host::{Shared, Spec, step_fn};
 use crate::random::{self, Random};
@@ -240,6 +240,23 @@ impl Workflow {
             pending.refuse(FailureKind::Invalid, reason);
         }
         (pending, types)
+    }
+
+    /// A hook: an address of this instance, by whose token anybody resumes it with payloads, also before it is awaited. One
+    /// instance has a token at a time, which makes a token the key by which work is done once. The name is the call's, as of a step.
+    ///
+    /// ```
+    /// # use everstep_sdk::{Error, Workflow};
+    /// # async fn body(cx: Workflow, order: u64) -> Result<(), Error> {
+    /// let hook = cx.hook::<String>("order").token(format!("order:{order}")).create()?;
+    /// if let Some(owner) = hook.conflict().await? {
+    ///     return Err(Error::permanent(format!("{} does this order", owner.id())));
+    /// }
+    /// let address = hook.next().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn hook<T: DeserializeOwned>(&self, name: impl AsRef<str>) -> HookCall<T> {
+        HookCall::new(Pending::make(&self.shared, CallKind::Hook, name.as_ref()))
     }
 
     /// A child: another instance, of any workflow, that this one starts and whose output it gets, or whose error. The workflow is

@@ -2,6 +2,7 @@
 //! version that gave them, so words never change.
 
 use everstep_engine::{Answer, Status, StatusWord};
+use everstep_protocol::{InstanceId, WorkflowName, journal::Other};
 
 /// The text of an answer.
 pub(crate) fn encode(answer: &Answer) -> String {
@@ -25,6 +26,8 @@ pub(crate) fn encode(answer: &Answer) -> String {
         Answer::NotServed => "not_served".to_owned(),
         Answer::EventIdTaken => "event_id_taken".to_owned(),
         Answer::MailboxFull => "mailbox_full".to_owned(),
+        Answer::HookHeld(owner) => format!("hook_held:{}/{}", owner.workflow, owner.id),
+        Answer::HookRetention => "hook_retention".to_owned(),
     }
 }
 
@@ -34,6 +37,11 @@ pub(crate) fn decode(text: &str) -> Option<Answer> {
     let text = text.strip_prefix("was:").unwrap_or(text);
     if let Some(word) = text.strip_prefix("forbidden:") {
         return StatusWord::parse(word).map(Answer::Forbidden);
+    }
+    if let Some(owner) = text.strip_prefix("hook_held:") {
+        let (workflow, id) = owner.split_once('/')?;
+        let owner = Other { workflow: WorkflowName::new(workflow).ok()?, id: InstanceId::new(id).ok()? };
+        return Some(Answer::HookHeld(owner));
     }
     if let Some((word, code)) = text.split_once(':') {
         let status = Status::from_code(code.parse().ok()?)?;
@@ -60,6 +68,7 @@ pub(crate) fn decode(text: &str) -> Option<Answer> {
         "not_served" => Some(Answer::NotServed),
         "event_id_taken" => Some(Answer::EventIdTaken),
         "mailbox_full" => Some(Answer::MailboxFull),
+        "hook_retention" => Some(Answer::HookRetention),
         _ => None,
     }
 }
@@ -86,6 +95,11 @@ mod tests {
             Answer::NotServed,
             Answer::EventIdTaken,
             Answer::MailboxFull,
+            Answer::HookRetention,
+            Answer::HookHeld(Other {
+                workflow: WorkflowName::new("fulfil").unwrap(),
+                id: InstanceId::new("a:b").unwrap(),
+            }),
         ];
         for status in Status::ALL {
             answers.extend([Answer::Refused(status), Answer::Exists(status), Answer::Conflict(status)]);
@@ -95,7 +109,9 @@ mod tests {
             assert_eq!(decode(&format!("was:{}", encode(&answer))), Some(answer.clone()));
             assert_eq!(decode(&encode(&answer)), Some(answer));
         }
-        for text in ["", "exists", "exists:", "exists:9", "done:1", "refused:x"] {
+        for text in
+            ["", "exists", "exists:", "exists:9", "done:1", "refused:x", "hook_held:a", "hook_held:A/b"]
+        {
             assert_eq!(decode(text), None, "{text}");
         }
     }

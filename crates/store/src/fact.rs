@@ -48,13 +48,18 @@ const fn main(fact: &Fact) -> Option<&Payload> {
             Wait::Remote(remote) => Some(&remote.input),
             Wait::Child(child) => Some(&child.input),
             Wait::Send(sending) => Some(&sending.payload),
-            Wait::Sleep { .. } | Wait::Event { .. } | Wait::Instance(_) => None,
+            Wait::Sleep { .. }
+            | Wait::Event { .. }
+            | Wait::Instance(_)
+            | Wait::Hook(_)
+            | Wait::Payload(_) => None,
         },
         Fact::Returned(returned) => match &returned.outcome {
             Outcome::Succeeded(output) => Some(output),
             Outcome::Failed { .. } => None,
         },
         Fact::Delivered(delivered) => Some(&delivered.payload),
+        Fact::Received(received) => Some(&received.payload),
         Fact::Reusable(reusable) => Some(&reusable.output),
         Fact::Ended(End::Complete(output)) => Some(output),
         Fact::Continued(input) => Some(input),
@@ -64,6 +69,8 @@ const fn main(fact: &Fact) -> Option<&Payload> {
         | Fact::Parked(_)
         | Fact::Closed(_)
         | Fact::Patched(_)
+        | Fact::Registered(_)
+        | Fact::TakenOver(_)
         | Fact::Cancelled(_)
         | Fact::Compensating(_)
         | Fact::Compensated(_)
@@ -83,13 +90,18 @@ const fn main_mut(fact: &mut Fact) -> Option<&mut Payload> {
             Wait::Remote(remote) => Some(&mut remote.input),
             Wait::Child(child) => Some(&mut child.input),
             Wait::Send(sending) => Some(&mut sending.payload),
-            Wait::Sleep { .. } | Wait::Event { .. } | Wait::Instance(_) => None,
+            Wait::Sleep { .. }
+            | Wait::Event { .. }
+            | Wait::Instance(_)
+            | Wait::Hook(_)
+            | Wait::Payload(_) => None,
         },
         Fact::Returned(returned) => match &mut returned.outcome {
             Outcome::Succeeded(output) => Some(output),
             Outcome::Failed { .. } => None,
         },
         Fact::Delivered(delivered) => Some(&mut delivered.payload),
+        Fact::Received(received) => Some(&mut received.payload),
         Fact::Reusable(reusable) => Some(&mut reusable.output),
         Fact::Ended(End::Complete(output)) => Some(output),
         Fact::Continued(input) => Some(input),
@@ -99,6 +111,8 @@ const fn main_mut(fact: &mut Fact) -> Option<&mut Payload> {
         | Fact::Parked(_)
         | Fact::Closed(_)
         | Fact::Patched(_)
+        | Fact::Registered(_)
+        | Fact::TakenOver(_)
         | Fact::Cancelled(_)
         | Fact::Compensating(_)
         | Fact::Compensated(_)
@@ -168,6 +182,7 @@ mod tests {
             seed: std::array::from_fn(|i| i as u8),
             generation: Generation(2),
             attributes: Vec::new(),
+            hook: None,
         };
         let opened = |wait| {
             let build = matches!(wait, Wait::Remote(_)).then(|| "b1".parse().unwrap());
@@ -197,7 +212,7 @@ mod tests {
             (opened(Wait::Remote(remote())), true),
             (opened(Wait::Event { types: vec![kind()], key: None, until: Timestamp(7) }), false),
             (Fact::Delivered(delivered), true),
-            (Fact::Closed(Closed { call: call(), after: Position(3) }), false),
+            (Fact::Closed(Closed { call: call(), after: Position(3), hook: None }), false),
             (Fact::Fired { call: call() }, false),
             (
                 Fact::Lost(Lost {

@@ -35,7 +35,7 @@ use everstep_engine::{
 };
 use everstep_protocol::{
     BuildName, CallHash, CoordinatorId, Epoch, Incarnation, InstanceUid, Millis, Namespace, Payload, Pool,
-    Position, Run, SessionId, Timestamp, WorkflowName,
+    Position, Run, SessionId, Timestamp, Token, WorkflowName,
     journal::Entry,
     message::{OpenSession, Running},
     name::NameError,
@@ -45,7 +45,7 @@ pub use bulk::{BulkRow, Bulks};
 pub use error::{Error, ErrorKind};
 pub use mail::Mail;
 pub use view::{
-    ChildView, Cursor, Filter, InstanceView, Page, RejectedView, StatusWord, UnreadView, WaitView,
+    ChildView, Cursor, Filter, HookView, InstanceView, Page, RejectedView, StatusWord, UnreadView, WaitView,
 };
 
 /// Decides what a transaction writes, from what it has locked and loaded. Called at most once per transaction, inside it.
@@ -403,6 +403,17 @@ pub trait Views: Send + Sync + std::fmt::Debug + 'static {
 
     /// Instances, newest first.
     async fn instances(&self, filter: &Filter, cursor: Option<&Cursor>, limit: u32) -> Result<Page, Error>;
+
+    /// Who owns a token, or keeps it by a retention that is not over.
+    async fn hook(&self, namespace: &Namespace, token: &Token) -> Result<Option<HookView>, Error>;
+
+    /// Tokens of a namespace that somebody owns or keeps, after this one, in their order.
+    async fn hooks(
+        &self,
+        namespace: &Namespace,
+        after: Option<&Token>,
+        limit: u32,
+    ) -> Result<Vec<HookView>, Error>;
 
     /// Rejected messages of a namespace, newest first.
     async fn rejected(&self, namespace: &Namespace, limit: u32) -> Result<Vec<RejectedView>, Error>;

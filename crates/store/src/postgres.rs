@@ -16,6 +16,7 @@
 mod bulks;
 mod events;
 mod fault;
+mod hooks;
 mod journal;
 mod letters;
 mod load;

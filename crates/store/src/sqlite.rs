@@ -17,6 +17,7 @@ mod clock;
 mod column;
 mod events;
 mod fault;
+mod hooks;
 mod journal;
 mod letters;
 mod load;

@@ -3,13 +3,14 @@
 pub use everstep_engine::status::StatusWord;
 use everstep_engine::{
     Status,
+    hook::HookRow,
     letter::ParentRow,
     mailbox::Awaited,
     rows::{Control, WaitKind},
 };
 use everstep_protocol::{
     Attribute, BuildName, Call, CallHash, Epoch, EventType, Generation, InstanceId, InstanceUid, Namespace,
-    Payload, Pin, Position, Run, SessionId, Timestamp, WorkflowName,
+    Payload, Pin, Position, Run, SessionId, Timestamp, Token, WorkflowName,
     journal::{Compensated, End, Other, Parked},
 };
 
@@ -41,6 +42,17 @@ pub struct ChildView {
     pub detached: bool,
     /// Its stored status; none if it does not exist: not yet, or not any more.
     pub status: Option<Status>,
+}
+
+/// A token that somebody owns, or keeps by a retention.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HookView {
+    /// The token.
+    pub token: Token,
+    /// Its row.
+    pub hook: HookRow,
+    /// The owner's stored status.
+    pub status: Status,
 }
 
 /// Unread events of one type.

@@ -11,6 +11,7 @@ mod conformance {
     pub(crate) mod control;
     pub(crate) mod events;
     pub(crate) mod fixture;
+    pub(crate) mod hooks;
     pub(crate) mod journals;
     pub(crate) mod letters;
     pub(crate) mod lifecycle;
@@ -85,6 +86,16 @@ suites! {
         p26_a_key_takes_only_its_own,
         what_happens_in_one_batch_is_written_as_it_ends,
         an_end_leaves_no_waits_for_events,
+    },
+    hooks::{
+        h01_h02_a_token_has_one_owner_which_every_loser_is_told,
+        h36_a_token_taken_meanwhile_is_a_conflict,
+        h12_h16_h19_what_has_no_retention_is_free_at_the_end,
+        h17_h19_what_is_kept_is_looked_up_until_its_time,
+        h06_h41_h48_payloads_are_kept_and_come_in_order,
+        h21_h37_h52_a_body_creates_and_lets_go,
+        h59_h70_a_token_is_moved_by_its_owner,
+        p31_a_restart_takes_back_what_is_kept,
     },
     letters::{
         w22_letters_are_found_in_order_and_taken_once,

@@ -8,6 +8,9 @@ mod control;
 #[path = "conformance/fixture.rs"]
 #[allow(dead_code, reason = "only the PostgreSQL half is used here")]
 mod fixture;
+#[path = "conformance/hooks.rs"]
+#[allow(dead_code, reason = "only a part is used here")]
+mod hooks;
 #[path = "conformance/scene.rs"]
 #[allow(dead_code, reason = "only a part is used here")]
 mod scene;
@@ -454,6 +457,69 @@ async fn p22_an_event_without_its_payload_is_corrupt_and_not_lost() {
     let nothing = Box::new(|_| Writes::default());
     let error = fixture.store().transact(needs, nothing).await.map(drop).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt);
+}
+
+/// 64 starters, who share four coordinators' connections, race for 200 tokens. Each has one owner, whom every loser names.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn h02_h32_h36_of_sixty_four_starters_one_gets_each_token() {
+    const STARTERS: usize = 64;
+    const TOKENS: usize = 200;
+    const AT_ONCE: usize = 25;
+    let fixture = Postgres::create().await;
+    let mut stores: Vec<Arc<dyn Store>> = Vec::new();
+    for _ in 0..4 {
+        let settings = PostgresSettings { pool_max: 4, ..PostgresSettings::new(fixture.url()) };
+        stores.push(Arc::new(PostgresStore::connect(settings).await.unwrap()));
+    }
+    let starter = |starter: usize| {
+        let scene = Scene::new(Arc::clone(&stores[starter % stores.len()]));
+        async move {
+            let mut told = Vec::new();
+            // Each begins somewhere else, so that all meet everywhere.
+            let tokens: Vec<usize> = (0..TOKENS).map(|token| (token + 3 * starter) % TOKENS).collect();
+            for tokens in tokens.chunks(AT_ONCE) {
+                let starts: Vec<_> = tokens
+                    .iter()
+                    .map(|token| hooks::hooked(&format!("s-{starter}-{token}"), &format!("t-{token}"), None))
+                    .map(|start| Input::Start(Box::new(start)))
+                    .collect();
+                let answers = loop {
+                    match scene.try_run(starts.clone()).await {
+                        Ok(ran) => break ran.answers,
+                        // Somebody was faster, or holds a lock for too long: a coordinator runs it again.
+                        Err(error)
+                            if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Unavailable) => {}
+                        Err(error) => panic!("{error}"),
+                    }
+                };
+                told.extend(tokens.iter().copied().zip(answers));
+            }
+            (starter, told)
+        }
+    };
+    let told = futures::future::join_all((0..STARTERS).map(starter).map(tokio::spawn)).await;
+    let mut owners = vec![Vec::new(); TOKENS];
+    let mut named = vec![Vec::new(); TOKENS];
+    for (starter, told) in told.into_iter().map(|told| told.unwrap()) {
+        for (token, answer) in told {
+            match answer {
+                Answer::Created => owners[token].push(format!("s-{starter}-{token}")),
+                Answer::HookHeld(owner) => named[token].push(owner.id.to_string()),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    for (owners, named) in owners.iter().zip(&named) {
+        let [owner] = &owners[..] else { panic!("{owners:?}") };
+        assert_eq!(named.len(), STARTERS - 1);
+        assert!(named.iter().all(|named| named == owner), "{owner} {named:?}");
+    }
+    let (client, connection) = tokio_postgres::connect(fixture.url(), tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    for table in ["instance", "instance_name", "hook", "journal", "ready"] {
+        let count = client.query_one(&format!("SELECT count(*) FROM {table}"), &[]).await.unwrap();
+        assert_eq!(count.get::<_, i64>(0), TOKENS as i64, "H3: {table}");
+    }
 }
 
 /// Every table and column that could name an instance, by its text.

@@ -13,7 +13,7 @@ use tokio_postgres::{Client, NoTls};
 
 /// What of each index a search must name: enough to find few rows, however many an installation has. Where the first column is
 /// a namespace or a workflow, that alone is nearly the whole index.
-const SELECTIVE: [(&str, &[&str]); 31] = [
+const SELECTIVE: [(&str, &[&str]); 33] = [
     ("instance_pkey", &["id"]),
     ("instance_name_pkey", &["namespace", "workflow", "id"]),
     ("message_decision_pkey", &["namespace", "workflow", "app_id", "message_id"]),
@@ -45,6 +45,8 @@ const SELECTIVE: [(&str, &[&str]); 31] = [
     ("child_pkey", &["instance"]),
     ("parent_pkey", &["instance"]),
     ("watcher_pkey", &["instance"]),
+    ("hook_pkey", &["namespace", "token"]),
+    ("hook_by_instance", &["instance"]),
 ];
 
 /// A database with the schema, which goes when the first of the two does, and a connection to it.
@@ -291,5 +293,7 @@ INSERT INTO mailbox (written_at, caller, run, kind, call, namespace, workflow, n
 INSERT INTO child SELECT id, 1, false, false, decode(repeat('03', 16), 'hex'), namespace, workflow, name FROM instance;
 INSERT INTO parent SELECT id, id, 1, 1, false, decode(repeat('03', 16), 'hex'), workflow, name FROM instance;
 INSERT INTO watcher SELECT id, id, 1, decode(repeat('03', 16), 'hex') FROM instance;
+INSERT INTO hook (instance, since, position, run, ended, namespace, token)
+    SELECT id, 1, 0, 0, false, namespace, name FROM instance;
 INSERT INTO outbox SELECT id, created_at, 1, 'k', 'm', '{}' FROM instance;
 ";

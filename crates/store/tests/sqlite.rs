@@ -69,6 +69,7 @@ fn start(id: &str) -> (InstanceUid, Input) {
             attributes: Vec::new(),
             message: None,
             letter: None,
+            hook: None,
         })),
     )
 }

@@ -1,8 +1,13 @@
 //! The kit as a test sees it: made of workflows and settings, then running.
 
+mod hooks;
+
 use std::{
     collections::HashSet,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -25,6 +30,8 @@ use crate::{
     time::Mover,
     watchdog::{Watches, guarded},
 };
+
+pub use hooks::HookStart;
 
 /// 2026-01-01T00:00:00Z, when every test begins unless it says otherwise.
 const BEGINS_AT: Timestamp = Timestamp(1_767_225_600_000_000);
@@ -229,6 +236,8 @@ pub struct Kit {
     replays: bool,
     /// Parked instances that the test knows of.
     seen: Arc<Mutex<HashSet<InstanceUid>>>,
+    /// How often the test has resumed a hook.
+    resumed: Arc<AtomicU64>,
 }
 
 impl Kit {
@@ -238,7 +247,13 @@ impl Kit {
         }
         kit.plan.registry.validate().map_err(KitError::invalid)?;
         let system = System::start(kit.plan, points, watches).await?;
-        Ok(Self { system: Arc::new(system), mover: kit.mover, replays: kit.replays, seen: Arc::default() })
+        Ok(Self {
+            system: Arc::new(system),
+            mover: kit.mover,
+            replays: kit.replays,
+            seen: Arc::default(),
+            resumed: Arc::default(),
+        })
     }
 
     /// Starts an instance with a generated id.
@@ -266,16 +281,30 @@ impl Kit {
         id: Option<&str>,
         input: &I,
     ) -> Result<Run, KitError> {
-        let refused = |reason: String| KitError::NotStarted {
-            workflow: workflow.to_owned(),
-            id: id.unwrap_or("(no id)").to_owned(),
-            reason,
-        };
+        let request = self.request(workflow, id, input)?;
+        let refused = |reason: String| not_started(workflow, id, reason);
+        let reply = self.system.handle.start(request).await.map_err(|error| refused(error.to_string()))?;
+        match (reply.outcome, reply.id) {
+            (StartOutcome::Created | StartOutcome::Exists, Some(id)) => self.instance(workflow, &id),
+            (outcome, _) => {
+                Err(refused(reply.message.unwrap_or_else(|| format!("the answer was {outcome:?}"))))
+            }
+        }
+    }
+
+    /// A start that says nothing of itself but workflow, id and input.
+    fn request<I: Serialize + ?Sized>(
+        &self,
+        workflow: &str,
+        id: Option<&str>,
+        input: &I,
+    ) -> Result<StartRequest, KitError> {
+        let refused = |reason: String| not_started(workflow, id, reason);
         let name = WorkflowName::new(workflow).map_err(|error| refused(error.to_string()))?;
         if self.system.registry.definition(&name).is_none() {
             return Err(refused("no such workflow is registered".to_owned()));
         }
-        let request = StartRequest {
+        Ok(StartRequest {
             namespace: Namespace::default(),
             workflow: name.clone(),
             id: id.map(InstanceId::new).transpose().map_err(|error| refused(error.to_string()))?,
@@ -285,14 +314,8 @@ impl Kit {
             message: None,
             retention: everstep_engine::retention::Own::default(),
             attributes: Vec::new(),
-        };
-        let reply = self.system.handle.start(request).await.map_err(|error| refused(error.to_string()))?;
-        match (reply.outcome, reply.id) {
-            (StartOutcome::Created | StartOutcome::Exists, Some(id)) => self.instance(workflow, &id),
-            (outcome, _) => {
-                Err(refused(reply.message.unwrap_or_else(|| format!("the answer was {outcome:?}"))))
-            }
-        }
+            hook: None,
+        })
     }
 
     /// An instance by its name, whether it exists or not.
@@ -373,6 +396,10 @@ impl Kit {
         })
     }
 
+    fn next_resume(&self) -> u64 {
+        self.resumed.fetch_add(1, Ordering::Relaxed)
+    }
+
     /// The test knows that this one is parked.
     pub(crate) fn see(&self, instance: InstanceUid) {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).insert(instance);
@@ -434,4 +461,8 @@ impl Kit {
             | StatusWord::Waiting => Ok(()),
         }
     }
+}
+
+fn not_started(workflow: &str, id: Option<&str>, reason: String) -> KitError {
+    KitError::NotStarted { workflow: workflow.to_owned(), id: id.unwrap_or("(no id)").to_owned(), reason }
 }

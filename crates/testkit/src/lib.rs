@@ -48,6 +48,10 @@
 //! [`crash_everywhere`] runs a test once for each point at which its worker can crash, and compares. [`Kit::crash_worker`]
 //! crashes it by hand.
 //!
+//! # Hooks
+//! [`Kit::resume`] resumes whoever has a token, [`Kit::start_with_token`] starts an instance that has one from its first moment, and
+//! [`Kit::hook`] tells who has it. Two instances of one kit contend for a token as in production, force included.
+//!
 //! # Replays
 //! [`Kit::replay`] feeds a saved journal to the code without running a step: keep some from production next to the tests, and
 //! a change that would break open instances fails before it is deployed.
@@ -68,9 +72,13 @@ mod watchdog;
 pub use crash::{CrashReport, crash_everywhere};
 pub use error::KitError;
 pub use everstep_check::Replayed;
-pub use everstep_protocol::{Timestamp, journal};
-pub use everstep_store::{InstanceView, StatusWord as Status};
-pub use kit::{Kit, TestKit};
+pub use everstep_protocol::{
+    Timestamp,
+    hook::{HookRetention, StartHook},
+    journal,
+};
+pub use everstep_store::{HookView, InstanceView, StatusWord as Status};
+pub use kit::{HookStart, Kit, TestKit};
 pub use mock::Mock;
 
 pub use run::{Run, StepName};

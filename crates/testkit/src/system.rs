@@ -9,10 +9,10 @@ use std::{
 use everstep_broker::{Broker, MemoryBroker};
 use everstep_coordinator::{Coordinator, Handle};
 use everstep_engine::start::NameKey;
-use everstep_protocol::{BuildName, Namespace, Position, Timestamp, journal::Entry};
+use everstep_protocol::{BuildName, Namespace, Position, Timestamp, Token, journal::Entry};
 use everstep_sdk::Registry;
 use everstep_store::{
-    Cursor, Filter, InstanceView, Instances, Range, Schedule, Views,
+    Cursor, Filter, HookView, InstanceView, Instances, Range, Schedule, Views,
     sqlite::{SqliteStore, Stir},
 };
 use everstep_worker::{Loops, OnStuck, Worker};
@@ -124,6 +124,14 @@ impl System {
 
     pub(crate) async fn view(&self, name: &NameKey) -> Result<Option<InstanceView>, KitError> {
         self.store.instance(name).await.map_err(KitError::system)
+    }
+
+    pub(crate) async fn hook(
+        &self,
+        namespace: &Namespace,
+        token: &Token,
+    ) -> Result<Option<HookView>, KitError> {
+        self.store.hook(namespace, token).await.map_err(KitError::system)
     }
 
     /// All instances, oldest first.

@@ -139,6 +139,8 @@ fn open_bytes(open: &Open) -> usize {
         OpenWait::Event { types, .. } => types.iter().map(|kind| kind.as_str().len()).sum(),
         OpenWait::Child(child) => child.input.len(),
         OpenWait::Send(sending) => sending.payload.len(),
+        OpenWait::Hook(hook) => 1024 + hook.metadata.as_ref().map_or(0, Payload::len),
+        OpenWait::Payload(_) => 1024,
         OpenWait::Sleep(_) | OpenWait::SleepUntil(_) | OpenWait::Patch | OpenWait::Instance(_) => 0,
         OpenWait::Rollback { failure, .. } => failure.as_ref().map_or(0, failure_bytes),
     };

@@ -31,6 +31,7 @@ impl Line {
                 generation: Generation(self.generation.unwrap_or(1)),
                 attributes: everstep_protocol::attribute::read(&self.attributes.into_iter().collect())
                     .map_err(|error| format!("attributes: {error}"))?,
+                hook: self.token,
             }),
             "attempted" => Fact::Attempted(self.attempted()?),
             "opened" => Fact::Opened(self.opened()?),
@@ -48,6 +49,7 @@ impl Line {
             "closed" => Fact::Closed(Closed {
                 call: need("call", self.call)?,
                 after: Position(need("closed_after", self.closed_after)?),
+                hook: self.token,
             }),
             "lost" => Fact::Lost(Lost {
                 // An export that does not say it is of a worker that ran few: none is charged.
@@ -65,6 +67,7 @@ impl Line {
             "returned" => {
                 Fact::Returned(Returned { call: need("call", self.call.clone())?, outcome: self.outcome()? })
             }
+            "registered" | "received" | "taken_over" => self.of_hook()?,
             "compensating" | "compensated" | "rollback" | "reusable" => self.of_saga()?,
             "ended" => Fact::Ended(self.ended()?),
             other => return Err(format!("kind: {other:?} is not known")),
@@ -110,7 +113,7 @@ impl Line {
 
     fn opened(self) -> Result<Opened, String> {
         let marks = self.marks();
-        let wait = match need("wait", self.wait)?.as_str() {
+        let wait = match need("wait", self.wait.clone())?.as_str() {
             "sleep" => Wait::Sleep { until: moment("until", &need("until", self.until)?)? },
             "event" => Wait::Event {
                 types: need("types", self.types)?,
@@ -137,6 +140,7 @@ impl Line {
                     only_started: self.only_started.unwrap_or(false),
                 })
             }
+            "hook" | "payload" => return self.opened_hook(),
             "instance" => Wait::Instance(need("instance", self.instance)?),
             "send" => Wait::Send(Sending {
                 to: need("instance", self.instance)?,
@@ -211,7 +215,7 @@ pub(super) fn need<T>(field: &str, value: Option<T>) -> Result<T, String> {
     value.ok_or_else(|| format!("{field}: it is missing"))
 }
 
-fn payload(raw: &RawValue) -> Result<Payload, String> {
+pub(super) fn payload(raw: &RawValue) -> Result<Payload, String> {
     Payload::from_text(raw.get()).map_err(|error| error.to_string())
 }
 
@@ -221,7 +225,7 @@ pub(super) fn digits(field: &str, text: &str) -> Result<[u8; 32], String> {
     Ok(bytes)
 }
 
-fn moment(field: &str, text: &str) -> Result<Timestamp, String> {
+pub(super) fn moment(field: &str, text: &str) -> Result<Timestamp, String> {
     time(text).ok_or_else(|| format!("{field}: no RFC 3339 time: {text:?}"))
 }
 

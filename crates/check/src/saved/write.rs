@@ -23,6 +23,7 @@ impl Line {
                 attributes: everstep_protocol::attribute::object(&started.attributes),
                 seed: Some(hex::encode(started.seed)),
                 input: Some(raw(&started.input)),
+                token: started.hook.clone(),
                 ..line
             },
             Fact::Attempted(attempted) => line.of_attempt(attempted),
@@ -40,7 +41,12 @@ impl Line {
             Fact::Rollback(rollback) => Self { message: rollback.reason.clone(), ..line },
             Fact::Reusable(reusable) => line.of_reusable(reusable),
             Fact::Patched(patched) => Self { called_after: Some(patched.called_after.0), ..line },
-            Fact::Closed(closed) => Self { closed_after: Some(closed.after.0), ..line },
+            Fact::Closed(closed) => {
+                Self { closed_after: Some(closed.after.0), token: closed.hook.clone(), ..line }
+            }
+            Fact::Registered(registered) => line.of_registered(&registered.outcome),
+            Fact::Received(received) => line.of_received(received),
+            Fact::TakenOver(taken) => line.of_taken_over(taken),
             Fact::Lost(lost) => Self {
                 session: Some(lost.session),
                 counts: Some(lost.counts),
@@ -117,6 +123,8 @@ impl Line {
                 only_started: Some(child.only_started),
                 ..line
             },
+            Wait::Hook(hook) => line.of_created(hook),
+            Wait::Payload(awaiting) => line.of_awaiting(awaiting),
             Wait::Instance(other) => {
                 Self { wait: Some("instance".to_owned()), instance: Some(other.clone()), ..line }
             }

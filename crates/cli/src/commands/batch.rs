@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-use everstep_client::api::{BatchItem, Options};
+use everstep_client::api::{BatchItem, Options, StartHook};
 use everstep_protocol::{InstanceId, Payload, Pin, WorkflowName};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -31,6 +31,8 @@ struct Line {
     pin: Option<Pin>,
     #[serde(default)]
     strict: Option<bool>,
+    #[serde(default)]
+    hook: Option<StartHook>,
 }
 
 /// Starts what stands in a file, all in one request, and prints one line each. What a line does not say, the options say for it.
@@ -79,7 +81,7 @@ fn read(file: &str, text: &str, with: &Options) -> Result<Vec<BatchItem>, Failur
 }
 
 fn item(line: &str, with: &Options) -> Result<BatchItem, String> {
-    let Line { id, input, attributes, retention, pin, strict } =
+    let Line { id, input, attributes, retention, pin, strict, hook } =
         serde_json::from_str(line).map_err(|error| error.to_string())?;
     let id = id.unwrap_or_else(|| Uuid::now_v7().to_string());
     let id = InstanceId::new(id).map_err(|error| error.to_string())?;
@@ -92,6 +94,7 @@ fn item(line: &str, with: &Options) -> Result<BatchItem, String> {
         pin: pin.or_else(|| with.pin.clone()),
         strict: strict.or(with.strict),
         attributes: everstep_protocol::attribute::object(&attributes),
+        hook,
     };
     Ok(BatchItem { id, input, with })
 }

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use everstep_client::api::Options;
+use everstep_client::api::{Options, StartHook};
 use everstep_protocol::{Attribute, InstanceId, Payload};
 use serde_json::value::RawValue;
 use uuid::Uuid;
@@ -33,8 +33,16 @@ pub(super) async fn start(asking: &Asking, args: StartArgs) -> Result<(), Failur
     };
     let attributes = args.attributes.iter().map(|words| read_attribute(words));
     let attributes = everstep_protocol::attribute::object(&attributes.collect::<Result<Vec<_>, _>>()?);
+    let hook = match args.hook {
+        None => None,
+        Some(token) => {
+            let given = args.hook_metadata.as_deref();
+            let metadata = given.map(|given| read_json("--hook-metadata", Some(given))).transpose()?;
+            Some(StartHook { token, retention: args.hook_retention, metadata })
+        }
+    };
     let retention = args.retention.map(Into::into);
-    let with = Options { retention, pin: args.pin, strict: args.strict, attributes };
+    let with = Options { retention, pin: args.pin, strict: args.strict, attributes, hook };
     let advice = format!("with --id {id} trying again is safe: it makes no second instance");
     let started = asking.client.start(&args.workflow, &id, &input, &with).await;
     let started = started.map_err(|error| Failure::advising(error, &advice))?;

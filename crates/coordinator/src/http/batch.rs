@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use super::{
     extract::{JsonBody, NoQuery, Operation, Strict, WorkflowPath, read_json},
-    instances::{StartBody, read_input},
+    instances::{StartBody, read_hook, read_input},
     problem::Refusal,
 };
 use crate::{BATCH_STARTS_MAX, Handle, StartRequest};
@@ -59,7 +59,7 @@ fn item(
     raw: &RawValue,
     input_limit: u64,
 ) -> Result<StartRequest, Refusal> {
-    let StartBody { id, input, retention, pin, strict, attributes } = read_json(raw.get().as_bytes())?;
+    let StartBody { id, input, retention, pin, strict, attributes, hook } = read_json(raw.get().as_bytes())?;
     let message = operation.given.then(|| MessageKey {
         namespace: namespace.clone(),
         workflow: workflow.clone(),
@@ -75,6 +75,7 @@ fn item(
         pin,
         strict,
         attributes: everstep_protocol::attribute::read(&attributes)?,
+        hook: read_hook(hook)?,
         message,
     })
 }

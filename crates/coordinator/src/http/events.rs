@@ -61,7 +61,7 @@ pub(super) async fn send(
 }
 
 /// The payload as it will be stored; null if the body is empty.
-fn read_payload(body: &[u8], limit: u64) -> Result<Payload, Refusal> {
+pub(super) fn read_payload(body: &[u8], limit: u64) -> Result<Payload, Refusal> {
     if body.is_empty() {
         return Ok(Payload::null());
     }

@@ -16,7 +16,7 @@ use crate::Handle;
 const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
 const OPERATION_LEN_MAX: usize = 100;
 
-async fn path<T: DeserializeOwned + Send>(parts: &mut Parts) -> Result<T, Refusal> {
+pub(super) async fn path<T: DeserializeOwned + Send>(parts: &mut Parts) -> Result<T, Refusal> {
     match Path::<T>::from_request_parts(parts, &()).await {
         Ok(Path(names)) => Ok(names),
         Err(rejection) => Err(Refusal::Path(rejection.body_text())),

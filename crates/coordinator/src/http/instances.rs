@@ -12,6 +12,7 @@ use everstep_engine::start::{MessageKey, NameKey};
 use everstep_protocol::{
     Attribute, Fingerprint, InstanceId, InstanceUid, Millis, Namespace, Payload, Pin, WorkflowName,
     duration::IntoMillis,
+    hook::{StartHook, WrittenHook},
     start::{Retention, StartOutcome, StartReply},
 };
 use everstep_store::{Cursor, Filter, StatusWord};
@@ -48,6 +49,8 @@ pub(super) struct StartBody<'a> {
     pub(super) strict: Option<bool>,
     #[serde(default)]
     pub(super) attributes: BTreeMap<String, serde_json::Value>,
+    #[serde(default, borrow)]
+    pub(super) hook: Option<WrittenHook<&'a RawValue>>,
 }
 
 /// `POST .../instances`: 201 if an instance was created, 200 if one with the same input exists, 409 if with another.
@@ -58,10 +61,11 @@ pub(super) async fn start(
     operation: Operation,
     body: JsonBody,
 ) -> Result<Response, Refusal> {
-    let StartBody { id, input, retention, pin, strict, attributes } = body.read()?;
+    let StartBody { id, input, retention, pin, strict, attributes, hook } = body.read()?;
     let id = id.map(InstanceId::new).transpose()?;
     let input = read_input(input, handle.limits().input_bytes)?;
-    let repeatable = id.is_some() || operation.given;
+    let hook = read_hook(hook)?;
+    let repeatable = id.is_some() || operation.given || hook.is_some();
     let message = operation.given.then(|| MessageKey {
         namespace: namespace.clone(),
         workflow: workflow.clone(),
@@ -77,6 +81,7 @@ pub(super) async fn start(
         pin,
         strict,
         attributes: everstep_protocol::attribute::read(&attributes)?,
+        hook,
         message,
     };
     let asked = request.id.as_ref().map(ToString::to_string);
@@ -103,8 +108,14 @@ pub(super) fn read_input(input: Option<&RawValue>, limit: u64) -> Result<Payload
     Ok(input)
 }
 
+/// The hook as it will be claimed.
+pub(super) fn read_hook(hook: Option<WrittenHook<&RawValue>>) -> Result<Option<StartHook>, Refusal> {
+    let checked = hook.map(|hook| hook.check(|raw| Payload::from_text(raw.get()))).transpose();
+    checked.map_err(Refusal::from)
+}
+
 fn outcome(reply: StartReply, repeatable: bool) -> Result<(StatusCode, InstanceId), Refusal> {
-    let StartReply { outcome, id, status, code, message, .. } = reply;
+    let StartReply { outcome, id, status, code, message, owner, .. } = reply;
     let known = |id: Option<String>| match id.map(InstanceId::new) {
         Some(Ok(id)) => Ok(id),
         _ => Err(Refusal::Bug("the reply to a start bears no instance id".to_owned())),
@@ -112,6 +123,10 @@ fn outcome(reply: StartReply, repeatable: bool) -> Result<(StatusCode, InstanceI
     match outcome {
         StartOutcome::Created => Ok((StatusCode::CREATED, known(id)?)),
         StartOutcome::Exists => Ok((StatusCode::OK, known(id)?)),
+        StartOutcome::Conflict if owner.is_some() => {
+            let detail = message.unwrap_or_else(|| "another instance has the token".to_owned());
+            Err(Refusal::HookHeld { owner, detail })
+        }
         StartOutcome::Conflict => {
             let id = known(id)?.to_string();
             let status = status.map_or_else(String::new, |status| format!(", it is {status}"));
@@ -276,7 +291,16 @@ mod tests {
 
     fn reply(outcome: StartOutcome) -> StartReply {
         let id = Some("o-1".to_owned());
-        StartReply { outcome, workflow: None, id, status: None, code: None, message: None, retry_safe: true }
+        StartReply {
+            outcome,
+            workflow: None,
+            id,
+            status: None,
+            code: None,
+            message: None,
+            owner: None,
+            retry_safe: true,
+        }
     }
 
     #[test]

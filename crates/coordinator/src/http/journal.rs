@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use axum::{Json, extract::State};
 use everstep_protocol::{
     Position, Run,
-    journal::{Attempted, Delivered, End, Entry, Fact, Marks, Opened, Outcome, Wait},
+    hook::Webhook,
+    journal::{Attempted, Delivered, End, Entry, Fact, HookOutcome, Marks, Opened, Outcome, Received, Wait},
 };
 use everstep_store::Range;
 use serde::{Deserialize, Serialize};
@@ -141,6 +142,24 @@ pub(super) struct EntryView {
     /// Of a cancel: compensations run if the body ends with it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     rollback: bool,
+    /// The token of a hook: that a journal begins with, that is created, awaited or let go.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<String>,
+    /// Which hook of the instance it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hook: Option<String>,
+    /// Which one of the instance that has taken it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by_hook: Option<String>,
+    /// For how long the token is the instance's at least.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retention: Option<String>,
+    /// What a webhook answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    webhook: Option<Webhook>,
+    /// The token is taken from whoever has it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    force: bool,
     /// How many compensations there are to run.
     #[serde(skip_serializing_if = "Option::is_none")]
     steps: Option<u64>,
@@ -202,7 +221,8 @@ impl From<Entry> for EntryView {
             Fact::Started(started) => {
                 let attributes = everstep_protocol::attribute::object(&started.attributes);
                 let (generation, input) = (Some(started.generation.0), Some(raw(&started.input)));
-                Self { generation, attributes, input, ..start }
+                let token = started.hook.map(|token| token.to_string());
+                Self { generation, attributes, input, token, ..start }
             }
             Fact::Attempted(attempted) => start.attempted(attempted),
             Fact::Opened(opened) => start.opened(opened),
@@ -216,7 +236,18 @@ impl From<Entry> for EntryView {
                 Self { code: Some(parked.code.word()), message: Some(parked.message), ..start }
             }
             Fact::Delivered(delivered) => start.delivered(delivered),
-            Fact::Closed(closed) => Self { closed_after: Some(closed.after.0), ..start },
+            Fact::Closed(closed) => {
+                let token = closed.hook.map(|token| token.to_string());
+                Self { closed_after: Some(closed.after.0), token, ..start }
+            }
+            Fact::Registered(registered) => start.registered(registered.outcome),
+            Fact::Received(received) => start.received(received),
+            Fact::TakenOver(taken) => Self {
+                hook: Some(taken.hook.to_string()),
+                instance: Some(InstanceName::from(&taken.by)),
+                by_hook: Some(taken.by_hook.to_string()),
+                ..start
+            },
             Fact::Fired { .. } | Fact::Retried => start,
             Fact::Patched(patched) => Self { called_after: Some(patched.called_after.0), ..start },
             Fact::Cancelled(cancelled) => Self {
@@ -318,6 +349,21 @@ impl EntryView {
                 only_started: Some(child.only_started),
                 ..opening
             },
+            Wait::Hook(hook) => Self {
+                wait: Some("hook"),
+                token: Some(hook.token.to_string()),
+                retention: hook.retention.map(|retention| retention.to_string()),
+                payload: hook.metadata.as_ref().map(raw),
+                webhook: hook.webhook,
+                force: hook.force,
+                ..opening
+            },
+            Wait::Payload(awaiting) => Self {
+                wait: Some("payload"),
+                token: Some(awaiting.token.to_string()),
+                hook: Some(awaiting.hook.to_string()),
+                ..opening
+            },
             Wait::Instance(other) => {
                 Self { wait: Some("instance"), instance: Some(InstanceName::from(&other)), ..opening }
             }
@@ -341,6 +387,34 @@ impl EntryView {
             event_key: delivered.key.map(|key| key.to_string()),
             received_at: Some(time(delivered.received_at)),
             payload: Some(raw(&delivered.payload)),
+            ..self
+        }
+    }
+
+    fn registered(self, outcome: HookOutcome) -> Self {
+        match outcome {
+            HookOutcome::Owned { hook, from } => Self {
+                outcome: Some("owned"),
+                hook: Some(hook.to_string()),
+                instance: from.as_ref().map(InstanceName::from),
+                ..self
+            },
+            HookOutcome::Conflict { owner } => {
+                Self { outcome: Some("conflict"), instance: Some(InstanceName::from(&owner)), ..self }
+            }
+            HookOutcome::Refused(failure) => {
+                Self { outcome: Some("refused"), error: Some(Error::from(failure)), ..self }
+            }
+        }
+    }
+
+    fn received(self, received: Received) -> Self {
+        Self {
+            hook: Some(received.hook.to_string()),
+            event: Some(received.id),
+            sequence: Some(received.sequence),
+            received_at: Some(time(received.received_at)),
+            payload: Some(raw(&received.payload)),
             ..self
         }
     }
@@ -371,6 +445,7 @@ mod tests {
             seed: [7; 32],
             generation: Generation(1),
             attributes: Vec::new(),
+            hook: None,
         });
         let view = EntryView::from(Entry { position: Position(1), at: Timestamp(0), fact });
         let text = serde_json::to_string(&view).unwrap();

@@ -5,7 +5,9 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use everstep_protocol::{AttributeError, name::NameError, payload::PayloadError};
+use everstep_protocol::{
+    AttributeError, hook::HookError, journal::Other, name::NameError, payload::PayloadError,
+};
 use serde::Serialize;
 
 use crate::{Error, ErrorKind};
@@ -93,6 +95,21 @@ pub(super) enum Refusal {
     /// An instance of that id has another input.
     #[error("{detail}")]
     Conflict { id: String, detail: String },
+    /// Another instance has the token that a start asks for (rule H32).
+    #[error("{detail}")]
+    HookHeld { owner: Option<Other>, detail: String },
+    /// A hook is not acceptable.
+    #[error(transparent)]
+    Hook(#[from] HookError),
+    /// Nobody can be resumed by this token.
+    #[error("no open instance has a hook with this token; nothing was kept")]
+    NoHook,
+    /// Another payload has this resume id.
+    #[error("the hook was resumed with another payload under the id {0:?}; this one was not kept")]
+    ResumeIdTaken(String),
+    /// The token went from hand to hand faster than its owner could be reached.
+    #[error("the token has changed hands several times meanwhile; nothing was kept")]
+    HookMoved,
     /// A start was refused for good.
     #[error("{detail}")]
     Rejected { code: Option<String>, detail: String },
@@ -158,6 +175,12 @@ impl Refusal {
             Self::WrongMethod(_) => (S::METHOD_NOT_ALLOWED, "wrong_method", "The route has no such method"),
             Self::NotFound(_) => (S::NOT_FOUND, "not_found", "No such instance"),
             Self::Conflict { .. } => (S::CONFLICT, "conflict", "The id is taken"),
+            Self::HookHeld { .. } => (S::CONFLICT, "hook_held", "Another instance has the token"),
+            Self::Hook(HookError::Token(_)) => (S::BAD_REQUEST, "name", "A name breaks its rule"),
+            Self::Hook(_) => (S::UNPROCESSABLE_ENTITY, "hook", "The hook is not acceptable"),
+            Self::NoHook => (S::NOT_FOUND, "hook_not_found", "No such hook"),
+            Self::ResumeIdTaken(_) => (S::CONFLICT, "resume_id_taken", "The resume id is taken"),
+            Self::HookMoved => (S::CONFLICT, "moved", "The token moved on"),
             Self::Rejected { .. } => (S::UNPROCESSABLE_ENTITY, "rejected", "The start is refused"),
             Self::NotServed(_) => (S::CONFLICT, "not_served", "No worker serves the workflow"),
             Self::Unknown { .. } | Self::EventUnknown { .. } => {
@@ -190,6 +213,16 @@ impl Refusal {
             Self::Item { refusal, .. } | Self::Id { refusal, .. } => return refusal.hint(),
             Self::NotFromHere(_) => "call the API as localhost or 127.0.0.1, and not from a web page",
             Self::Conflict { id, .. } => return Some(format!("look at {id}, or start under another id")),
+            Self::HookHeld { owner: Some(owner), .. } => {
+                return Some(format!(
+                    "look at {} of workflow {}, or resume its hook",
+                    owner.id, owner.workflow
+                ));
+            }
+            Self::NoHook => {
+                "it was never there, was let go of, or its instance has ended: a start may take the token"
+            }
+            Self::ResumeIdTaken(_) => "give every payload an id of its own in the header Idempotency-Key",
             Self::Rejected { code: Some(code), .. } => {
                 return Some(format!("reason {code}; nothing was created"));
             }
@@ -236,7 +269,11 @@ impl Refusal {
         match self {
             Self::Unknown { repeatable, .. } => *repeatable,
             Self::EventUnknown { given, .. } => *given,
-            Self::NotHealthy(_) | Self::MailboxFull(_) | Self::Moved { .. } | Self::NotServed(_) => true,
+            Self::NotHealthy(_)
+            | Self::MailboxFull(_)
+            | Self::Moved { .. }
+            | Self::HookMoved
+            | Self::NotServed(_) => true,
             Self::Engine(error) => error.is_retry_safe(),
             _ => false,
         }
@@ -255,6 +292,9 @@ struct Problem {
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<String>,
     retry_safe: bool,
+    /// Who has the token.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    owner: Option<Other>,
 }
 
 impl IntoResponse for Refusal {
@@ -266,8 +306,9 @@ impl IntoResponse for Refusal {
         }
         let detail = self.detail(status);
         let kind = format!("urn:everstep:problem:{code}");
-        let problem =
-            Problem { kind, title, status: status.as_u16(), code, detail, hint: self.hint(), retry_safe };
+        let hint = self.hint();
+        let owner = if let Self::HookHeld { owner, .. } = self { owner } else { None };
+        let problem = Problem { kind, title, status: status.as_u16(), code, detail, hint, retry_safe, owner };
         let body = serde_json::to_vec(&problem).expect("a problem is plain text and numbers");
         let content_type = (header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
         let mut response = (status, [content_type], body).into_response();

@@ -106,7 +106,12 @@ impl Wait {
             kind: wait_word(wait),
             call: CallView::from(&wait.call),
             instance: other(wait, view),
-            types: awaited.into_iter().flat_map(|awaited| &awaited.types).map(ToString::to_string).collect(),
+            types: awaited
+                .into_iter()
+                .flat_map(|awaited| &awaited.types)
+                .filter(|kind| kind.hook().is_none())
+                .map(ToString::to_string)
+                .collect(),
             key: awaited.and_then(|awaited| awaited.key.as_ref()).map(ToString::to_string),
             since: time(wait.since),
             until: wait.due_at.map(time),

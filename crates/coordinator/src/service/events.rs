@@ -4,7 +4,7 @@
 //! up again for a while before it is "not found" (rule P24), and those for the same instance wait behind it.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashSet, VecDeque},
     sync::Arc,
     time::Duration,
 };
@@ -16,8 +16,8 @@ use everstep_engine::{
     start::NameKey,
 };
 use everstep_protocol::{
-    InstanceUid, Namespace,
-    event::{EventError, EventMessage},
+    InstanceUid, Namespace, Token,
+    event::{EventError, EventMessage, ResumeMessage, SentMessage},
     start::Encoding,
     topology,
 };
@@ -26,8 +26,8 @@ use tokio::time::Instant;
 use super::starts::{Refusal, message_name, reject, reply_to};
 use crate::{
     arrival::{Arrival, Debt, ReplyTo, Share},
-    handle::{EventRequest, prepare_event},
-    reply,
+    handle::{EventRequest, Handle, ResumeRequest, Resumed, prepare_event},
+    reply::{self, Replies},
     shared::Shared,
 };
 
@@ -67,22 +67,43 @@ pub(crate) async fn run(shared: Arc<Shared>, namespace: Namespace) -> Result<(),
     }
 }
 
-/// An event whose instance was not found yet.
+/// An event or a payload whose instance was not found yet.
 struct Waiting {
-    event: Checked,
+    sent: Checked,
     message: Message,
     settle: Settle,
     since: Instant,
 }
 
 struct Checked {
-    name: NameKey,
-    sent: SentEvent,
+    to: To,
     reply_to: Option<ReplyTo>,
 }
 
+/// What is sent to whom.
+enum To {
+    Instance(NameKey, SentEvent),
+    Hook(ResumeRequest),
+}
+
+/// Whom messages go to in their order.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Addressee {
+    Instance(NameKey),
+    Hook(Token),
+}
+
+impl Checked {
+    fn addressee(&self) -> Addressee {
+        match &self.to {
+            To::Instance(name, _) => Addressee::Instance(name.clone()),
+            To::Hook(request) => Addressee::Hook(request.token.clone()),
+        }
+    }
+}
+
 struct Desk<'a> {
-    shared: &'a Shared,
+    shared: &'a Arc<Shared>,
     namespace: &'a Namespace,
     waiting: VecDeque<Waiting>,
 }
@@ -91,33 +112,46 @@ impl Desk<'_> {
     async fn take(&mut self, delivery: Delivery) {
         self.shared.metrics.messages.with_label_values(&["event"]).inc();
         let (message, settle) = delivery.split();
-        let event = match check(self.shared, self.namespace, &message) {
-            Ok(event) => event,
+        let sent = match check(self.shared, self.namespace, &message) {
+            Ok(sent) => sent,
             Err(refusal) => return reject(self.shared, self.namespace, &message, settle, refusal),
         };
-        let behind = self.waiting.iter().any(|waiting| waiting.event.name == event.name);
-        match if behind { None } else { self.find(&event.name).await } {
-            Some(instance) => self.submit(instance, event, settle),
-            None => self.waiting.push_back(Waiting { event, message, settle, since: Instant::now() }),
-        }
+        let to = sent.addressee();
+        let behind = self.waiting.iter().any(|waiting| waiting.sent.addressee() == to);
+        let waiting = Waiting { sent, message, settle, since: Instant::now() };
+        let left = if behind { Some(waiting) } else { self.reach(waiting).await };
+        self.waiting.extend(left);
     }
 
     /// Looks again for the instances of those that wait, in order.
     async fn again(&mut self) {
-        let mut found: HashMap<NameKey, Option<InstanceUid>> = HashMap::new();
+        let mut missed: HashSet<Addressee> = HashSet::new();
         for waiting in std::mem::take(&mut self.waiting) {
-            let name = &waiting.event.name;
-            let instance = if let Some(instance) = found.get(name) {
-                *instance
+            let to = waiting.sent.addressee();
+            let left = if missed.contains(&to) { Some(waiting) } else { self.reach(waiting).await };
+            let Some(waiting) = left else { continue };
+            missed.insert(to);
+            if waiting.since.elapsed() >= FOUND_WITHIN {
+                self.not_found(waiting);
             } else {
-                let instance = self.find(name).await;
-                found.insert(name.clone(), instance);
-                instance
-            };
-            match instance {
-                Some(instance) => self.submit(instance, waiting.event, waiting.settle),
-                None if waiting.since.elapsed() >= FOUND_WITHIN => self.not_found(waiting),
-                None => self.waiting.push_back(waiting),
+                self.waiting.push_back(waiting);
+            }
+        }
+    }
+
+    /// Hands a message to whom it is for. Gives it back if that one is not there, or not yet.
+    async fn reach(&self, waiting: Waiting) -> Option<Waiting> {
+        match &waiting.sent.to {
+            To::Instance(name, _) => match self.find(name).await {
+                Some(instance) => {
+                    self.submit(instance, waiting);
+                    None
+                }
+                None => Some(waiting),
+            },
+            To::Hook(request) => {
+                let request = request.clone();
+                self.resume(request, waiting).await
             }
         }
     }
@@ -129,20 +163,59 @@ impl Desk<'_> {
         })
     }
 
-    fn submit(&self, instance: InstanceUid, event: Checked, settle: Settle) {
-        let Checked { name, sent, reply_to } = event;
+    fn submit(&self, instance: InstanceUid, waiting: Waiting) {
+        let Waiting { sent: Checked { to, reply_to }, settle, .. } = waiting;
+        let To::Instance(name, sent) = to else { return };
         let message = Share::divide(settle, 1).pop();
         let debt = Debt { message, reply: None, reply_to, event_to: Some(name) };
         self.shared.submit(Arrival { input: Input::On { instance, what: What::Event(sent) }, debt, held: 0 });
     }
 
+    /// A payload is durable before the next message is looked at, so that they stay in order wherever the token goes.
+    async fn resume(&self, request: ResumeRequest, waiting: Waiting) -> Option<Waiting> {
+        let handle = Handle { shared: Arc::clone(self.shared) };
+        let resumed = handle.resume_hook(request).await;
+        match &resumed {
+            Ok(Resumed::NotFound) => return Some(waiting),
+            Ok(Resumed::Accepted(_) | Resumed::IdTaken | Resumed::MailboxFull) => {}
+            Ok(Resumed::Moved) | Err(_) => {
+                tracing::warn!(?resumed, "a payload of a hook was not decided; its message comes again");
+                waiting.settle.requeue();
+                return None;
+            }
+        }
+        let Ok(resumed) = resumed else { return None };
+        let reply = reply::resumed(&resumed);
+        let Waiting { sent: Checked { reply_to, .. }, message, settle, .. } = waiting;
+        if let Some(code) = &reply.code {
+            let reason = reply.message.clone().unwrap_or_default();
+            let code = if code == reply::MAILBOX_FULL { reply::MAILBOX_FULL } else { "resume_id_taken" };
+            reject(self.shared, self.namespace, &message, settle, Refusal { code, reason, reply_to });
+            return None;
+        }
+        let messages = Share::divide(settle, 1);
+        match reply_to {
+            None => messages.into_iter().for_each(Share::done),
+            Some(to) => {
+                let replies = vec![reply::message(&to, &reply)];
+                Replies { replies, messages }.hand_over(self.shared).await;
+            }
+        }
+        None
+    }
+
     fn not_found(&self, waiting: Waiting) {
-        let NameKey { workflow, id, .. } = &waiting.event.name;
-        let refusal = Refusal {
-            code: reply::NOT_FOUND,
-            reason: format!("there is no instance {id} of workflow {workflow}; the event was not kept"),
-            reply_to: waiting.event.reply_to,
+        let (code, reason) = match &waiting.sent.to {
+            To::Instance(NameKey { workflow, id, .. }, _) => (
+                reply::NOT_FOUND,
+                format!("there is no instance {id} of workflow {workflow}; the event was not kept"),
+            ),
+            To::Hook(_) => (
+                reply::HOOK_NOT_FOUND,
+                "no open instance has a hook with this token; the payload was not kept".to_owned(),
+            ),
         };
+        let refusal = Refusal { code, reason, reply_to: waiting.sent.reply_to };
         reject(self.shared, self.namespace, &waiting.message, waiting.settle, refusal);
     }
 }
@@ -160,9 +233,18 @@ fn check(shared: &Shared, namespace: &Namespace, message: &Message) -> Result<Ch
         refuse(&EventError::ContentType(text))
     })?;
     let limits = shared.settings.limits;
-    let parsed = EventMessage::parse(encoding, &message.body, limits.event_bytes);
-    let EventMessage { workflow, id, kind, key, payload } = parsed.map_err(|error| refuse(&error))?;
+    let parsed = SentMessage::parse(encoding, &message.body, limits.event_bytes);
+    let sent = parsed.map_err(|error| refuse(&error))?;
     let known_by = message_name(properties).ok_or_else(|| refuse(&EventError::NoIdentity))?;
+    let event = match sent {
+        SentMessage::Event(event) => event,
+        SentMessage::Resume(ResumeMessage { token, payload }) => {
+            let (namespace, id) = (namespace.clone(), known_by.message_id);
+            let to = To::Hook(ResumeRequest { namespace, token, id, payload });
+            return Ok(Checked { to, reply_to });
+        }
+    };
+    let EventMessage { workflow, id, kind, key, payload } = event;
     let event_id = EventId { app_id: known_by.app_id, id: known_by.message_id };
     let request = EventRequest { kind, key, id: event_id, payload };
     let sent = prepare_event(request, limits).map_err(|error| Refusal {
@@ -170,5 +252,6 @@ fn check(shared: &Shared, namespace: &Namespace, message: &Message) -> Result<Ch
         reason: error.to_string(),
         reply_to: reply_to.clone(),
     })?;
-    Ok(Checked { name: NameKey { namespace: namespace.clone(), workflow, id }, sent, reply_to })
+    let name = NameKey { namespace: namespace.clone(), workflow, id };
+    Ok(Checked { to: To::Instance(name, sent), reply_to })
 }

@@ -99,6 +99,7 @@ fn start(shared: &Shared, letter: Letter, name: NameKey) -> Input {
         attributes: Vec::new(),
         message: None,
         name,
+        hook: None,
         letter: Some(letter),
     };
     Input::Start(Box::new(start))

@@ -163,11 +163,14 @@ fn floor_char_boundary(text: &str, length: usize) -> usize {
 
 /// Labels stay bounded whatever the record says.
 fn known_code(code: &str) -> &'static str {
-    const CODES: [&str; 20] = [
+    const CODES: [&str; 25] = [
         "content_type",
         "body",
         "unknown_field",
-        "not_supported",
+        "attributes",
+        "hook",
+        "hook_retention",
+        reply::HOOK_HELD,
         "name",
         "input",
         "too_large",
@@ -184,6 +187,8 @@ fn known_code(code: &str) -> &'static str {
         reply::EVENT_ID_TAKEN,
         reply::MAILBOX_FULL,
         reply::NOT_FOUND,
+        reply::HOOK_NOT_FOUND,
+        "resume_id_taken",
     ];
     CODES.into_iter().find(|known| *known == code).unwrap_or("other")
 }

@@ -114,7 +114,7 @@ fn check(shared: &Shared, namespace: &Namespace, message: &Message) -> Result<Ch
     let parsed = StartMessage::parse(encoding, &message.body, limits.input_bytes);
     let start = parsed.map_err(|error| refuse(&error))?;
     let key = message_key(namespace, &start.workflow, properties);
-    if start.id.is_none() && key.is_none() {
+    if start.id.is_none() && start.hook.is_none() && key.is_none() {
         return Err(refuse(&StartError::NoIdentity));
     }
     let request = StartRequest {
@@ -126,6 +126,7 @@ fn check(shared: &Shared, namespace: &Namespace, message: &Message) -> Result<Ch
         pin: start.pin,
         strict: start.strict,
         attributes: start.attributes,
+        hook: start.hook,
         message: key,
     };
     let prepared = prepare(shared, request).map_err(|error| Refusal {

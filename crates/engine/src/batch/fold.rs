@@ -8,16 +8,21 @@ use std::{
 };
 
 use everstep_protocol::{
-    Attribute, AttributeName, CallHash, EventType, Fingerprint, InstanceUid, Payload, Pin, Timestamp,
+    Attribute, AttributeName, CallHash, EventType, Fingerprint, HookId, InstanceUid, Payload, Pin, Timestamp,
     journal::{Entry, Outcome, Parked},
 };
 
-use super::writes::{
-    AttributeRow, Deleted, DeliveryRow, EndedRow, JournalRow, NameRow, Published, ReadyRow, Writes,
+use super::{
+    hooks::keep,
+    writes::{
+        AttributeRow, Deleted, DeliveryRow, EndedRow, HookCount, JournalRow, NameRow, Published, ReadyRow,
+        Writes,
+    },
 };
 use crate::{
     effect::{Change, Forget},
     head::Head,
+    hook::{HookEnd, HookRow, TokenKey},
     letter::{Address, Caller, Cascade, ChildRow, NewLetter, Said},
     mailbox::{AwaitedKey, Delivery, EventRow},
     rows::{Control, Lease, RemoteRow, Rows, Subject, WaitRow},
@@ -70,6 +75,16 @@ impl<K: Ord + Clone + Hash, R> Table<K, R> {
     /// Drops the inserts of an instance; its rows are deleted as a whole.
     fn retain(&mut self, keep: impl Fn(&K) -> bool) {
         self.0.retain(|key, _| keep(key));
+    }
+
+    /// Changes the inserts, or forgets them, and keeps the deletes.
+    fn update(&mut self, mut keep: impl FnMut(&mut R) -> bool) {
+        self.0.retain(|_, slot| {
+            if slot.insert.as_mut().is_some_and(|row| !keep(row)) {
+                slot.insert = None;
+            }
+            slot.delete || slot.insert.is_some()
+        });
     }
 
     /// Forgets the inserts of these rows, and keeps their deletes.
@@ -126,6 +141,10 @@ pub(super) struct Fold {
     attributes: BTreeMap<(InstanceUid, AttributeName), AttributeRow>,
     attribute_resets: BTreeSet<InstanceUid>,
     states: BTreeMap<InstanceUid, Published>,
+    hooks: Table<TokenKey, HookRow>,
+    /// Whose the deleted ones are, and why they are.
+    hook_ends: BTreeMap<TokenKey, (InstanceUid, HookEnd)>,
+    hook_counts: BTreeMap<InstanceUid, HookCount>,
     rest: Writes,
 }
 
@@ -253,7 +272,32 @@ impl Fold {
             Change::Parent(row) => self.rest.parents.push((uid, row.clone())),
             Change::Watcher(caller) => self.rest.watchers.push((uid, *caller)),
             Change::Conclude(outcome) => self.conclude(uid, outcome),
+            Change::Hook(token, row) => {
+                self.hooks.insert((head.namespace.clone(), token.clone()), row.clone());
+            }
+            Change::HookEnd(token, owner, end) => {
+                self.hook_end((head.namespace.clone(), token.clone()), *owner, *end);
+            }
+            Change::HooksEnded => {
+                self.hooks.update(|row| row.owner != uid || keep(row, now));
+                self.rest.hooks_ended.push(uid);
+            }
+            Change::HooksDrop => {
+                self.hooks.update(|row| row.owner != uid || row.id == HookId::START);
+                self.rest.hooks_dropped.push(uid);
+            }
         }
+    }
+
+    /// The first that was stored is the one to delete; what the batch itself inserts is forgotten.
+    pub(super) fn hook_end(&mut self, key: TokenKey, owner: InstanceUid, end: HookEnd) {
+        self.hooks.delete(key.clone());
+        self.hook_ends.entry(key).or_insert((owner, end));
+    }
+
+    /// How many tokens it may own, and until when they are kept.
+    pub(super) fn hook_count(&mut self, head: &Head) {
+        self.hook_counts.insert(head.uid, HookCount { hooks: head.hooks, until: head.hooks_until });
     }
 
     /// A letter to another instance.
@@ -356,6 +400,8 @@ impl Fold {
         self.controls.retain(|other| *other != uid);
         self.ended.retain(|other| *other != uid);
         self.waits_due.remove(&uid);
+        self.hooks.update(|row| row.owner != uid);
+        self.hook_counts.remove(&uid);
         let name = NameKey {
             namespace: head.namespace.clone(),
             workflow: head.workflow.clone(),
@@ -367,7 +413,7 @@ impl Fold {
         self.rest.messages.retain(|(key, decided)| {
             decided.id != name.id || key.namespace != name.namespace || key.workflow != name.workflow
         });
-        self.rest.deleted.push(Deleted { uid, name, forget, linked: head.links > 0 });
+        self.rest.deleted.push(Deleted { uid, name, forget, linked: head.links > 0, hooked: head.hooks > 0 });
     }
 
     /// The waits and remote steps of the instance are gone. Waits that the decision itself opens are found among the inserts.
@@ -436,6 +482,12 @@ impl Fold {
         writes.attribute_resets = self.attribute_resets.into_iter().collect();
         writes.attributes = self.attributes.into_values().collect();
         writes.states = self.states.into_iter().collect();
+        let (deletes, inserts) = self.hooks.split();
+        let ends = self.hook_ends;
+        let of = |key: TokenKey| ends.get(&key).map(|(owner, end)| (key, *owner, *end));
+        writes.hook_deletes = deletes.into_iter().filter_map(of).collect();
+        writes.hooks = inserts;
+        writes.hook_counts = self.hook_counts.into_iter().collect();
         writes.waits_due = self.waits_due.into_iter().collect();
         writes.cleared = self.cleared.into_iter().collect();
         writes

@@ -5,6 +5,7 @@ use everstep_protocol::{Failure, FailureKind};
 use super::{Batch, Existing, Start};
 use crate::{
     effect::{Answer, Change, Decision},
+    hook::HookEnd,
     letter::{
         Address, DEPTH_MAX, Letter, NewLetter, ParentRow, Said, conflict, failed, itself, started,
         undeliverable,
@@ -26,6 +27,20 @@ impl Batch {
         if letter.said.is_asked() {
             let said = Said::Returned { outcome: failed(failure.clone()), over: true };
             self.write_back(letter, said);
+        }
+        match &letter.said {
+            // The owner is gone, and its token with it.
+            Said::Claim(claim) => {
+                let said = Said::Claimed { claim: claim.clone(), from: None };
+                self.write_back(letter, said);
+            }
+            // The claimant is gone, and nobody would ever let go of what it got.
+            Said::Claimed { claim, from: Some(_) } => {
+                let key = (claim.namespace.clone(), claim.asked.token.clone());
+                self.loaded.rows.hooks.remove(&key);
+                self.fold.hook_end(key, letter.caller.uid, HookEnd::Own);
+            }
+            _ => {}
         }
         Answer::NotFound
     }

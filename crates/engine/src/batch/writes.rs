@@ -11,6 +11,7 @@ use everstep_protocol::{
 use crate::{
     effect::{Answer, Forget},
     head::{Head, Status},
+    hook::{HookEnd, HookRow, TokenKey},
     letter::{Caller, Cascade, ChildRow, NewLetter, ParentRow},
     lifecycle::Lifecycle,
     mailbox::{AwaitedKey, Delivery, EventRow},
@@ -108,6 +109,26 @@ pub struct Writes {
     pub parents: Vec<(InstanceUid, ParentRow)>,
     /// Those who wait for an instance's end from now on. Calls of earlier runs of the same caller do not any more.
     pub watchers: Vec<(InstanceUid, Caller)>,
+    /// Instances that have ended: of their stored hooks those without a retention are deleted, the others noted as kept by it alone.
+    /// This and what follows is applied in this order.
+    pub hooks_ended: Vec<InstanceUid>,
+    /// Instances whose stored hooks are deleted, but not those that they were started with.
+    pub hooks_dropped: Vec<InstanceUid>,
+    /// Stored hooks that are over, with whose they are and why. One that is another's by now stays.
+    pub hook_deletes: Vec<(TokenKey, InstanceUid, HookEnd)>,
+    /// New hooks. A token that is taken meanwhile fails the batch, which is then run again.
+    pub hooks: Vec<(TokenKey, HookRow)>,
+    /// What heads say of their hooks, where it has changed.
+    pub hook_counts: Vec<(InstanceUid, HookCount)>,
+}
+
+/// What a head says of the hooks of its instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HookCount {
+    /// How many tokens it may own.
+    pub hooks: u32,
+    /// The end of their longest retention.
+    pub until: Option<Timestamp>,
 }
 
 /// An instance that has ended.
@@ -148,6 +169,8 @@ pub struct Deleted {
     pub forget: Forget,
     /// It may have children, a parent and watchers.
     pub linked: bool,
+    /// It may own tokens.
+    pub hooked: bool,
 }
 
 /// What an instance can be found by.
@@ -298,5 +321,10 @@ impl Writes {
             && self.children_over.is_empty()
             && self.parents.is_empty()
             && self.watchers.is_empty()
+            && self.hooks_ended.is_empty()
+            && self.hooks_dropped.is_empty()
+            && self.hook_deletes.is_empty()
+            && self.hooks.is_empty()
+            && self.hook_counts.is_empty()
     }
 }

@@ -2,7 +2,7 @@
 //! under way is over; unread events, a pause and a cancel go on.
 
 use everstep_protocol::{
-    Position, Run,
+    HookId, Position, Run,
     journal::{Cancelled, Fact, Rollback, Started},
     message::Again,
 };
@@ -32,6 +32,7 @@ pub(super) fn begin(draft: &mut Draft<'_>, again: &Again, seen: Position) -> Ans
         seed: again.seed,
         generation: draft.head.generation,
         attributes: again.attributes.clone(),
+        hook: again.hook.clone().filter(|token| draft.own(token).is_some_and(|row| row.id == HookId::START)),
     };
     draft.append(Fact::Started(started));
     carry_cancel(draft, again, is_seen);

@@ -113,6 +113,11 @@ impl Draft<'_> {
         self.control = None;
         self.changes.push(Change::Everything);
         let delete_at = self.context.retention.delete_at(&self.head, self.context.now);
+        // Whoever finds its token taken is to find it (rule H55).
+        let delete_at = self.head.hooks_until.map_or(delete_at, |until| delete_at.max(until));
+        if self.head.hooks > 0 {
+            self.changes.push(Change::HooksEnded);
+        }
         self.changes.push(Change::Ended(delete_at));
         self.conclude(&end);
         self.changes.push(Change::Outbox(Lifecycle {

@@ -20,8 +20,8 @@ pub(super) fn due(draft: &mut Draft<'_>, call: CallHash) -> Answer {
     let wait = wait.clone();
     draft.changes.push(Change::WaitEnd(call));
     match wait.kind {
-        // That of another instance has no time of its own.
-        WaitKind::Sleep | WaitKind::Retry | WaitKind::Event | WaitKind::Instance => {
+        // Those of another instance and of a hook have no time of their own.
+        WaitKind::Sleep | WaitKind::Retry | WaitKind::Event | WaitKind::Instance | WaitKind::Hook => {
             draft.head.waits = draft.head.waits.saturating_sub(1);
             draft.append(Fact::Fired { call: wait.call });
             draft.wake();

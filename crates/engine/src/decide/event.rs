@@ -1,9 +1,12 @@
 //! Events: accepted and kept, or delivered at once; delivered to a wait that opens; returned when a wait is closed that its
 //! body had dropped before (rules P21 to P24, P26).
 
-use everstep_protocol::journal::{Closed, Delivered, Entry, Fact, Wait};
+use everstep_protocol::{
+    EventType,
+    journal::{Awaiting, Closed, Delivered, Entry, Fact, Opened, Received, Wait},
+};
 
-use super::Draft;
+use super::{Draft, hook};
 use crate::{
     effect::{Answer, Change, Effect},
     mailbox::{Delivery, EventRow, KnownEvent, Mailbox, SentEvent},
@@ -56,6 +59,7 @@ pub(super) fn settle(draft: &mut Draft<'_>, written: &[Entry], ends: bool) -> bo
     for entry in written {
         if let Fact::Closed(closed) = &entry.fact {
             returned.extend(draft.take_back(&mut mailbox, closed));
+            hook::let_go(draft, closed);
         }
     }
     if ends {
@@ -69,29 +73,46 @@ pub(super) fn settle(draft: &mut Draft<'_>, written: &[Entry], ends: bool) -> bo
         }
     }
     for entry in written {
+        hook::create(draft, entry);
         if let Some(wait) = awaiting(entry) {
-            draft.serve(&mut mailbox, &wait);
+            draft.serve(&mut mailbox, &wait, entry);
         }
     }
     draft.entries.len() > before
 }
 
 fn is_about_events(entry: &Entry) -> bool {
-    matches!(&entry.fact, Fact::Closed(_)) || awaiting(entry).is_some()
+    let creates = matches!(&entry.fact, Fact::Opened(Opened { wait: Wait::Hook(_), .. }));
+    creates || matches!(&entry.fact, Fact::Closed(_)) || awaiting(entry).is_some()
 }
 
 /// The wait for an event that an entry opened.
 pub(super) fn awaiting(entry: &Entry) -> Option<WaitRow> {
     let Fact::Opened(opened) = &entry.fact else { return None };
-    let Wait::Event { types, key, until } = &opened.wait else { return None };
-    let awaited = crate::mailbox::Awaited { types: types.clone(), key: key.clone(), opened: entry.position };
-    Some(WaitRow {
-        call: opened.call.clone(),
-        kind: WaitKind::Event,
-        since: entry.at,
-        due_at: Some(*until),
-        awaited: Some(awaited),
-    })
+    let (kind, types, key, due_at) = match &opened.wait {
+        Wait::Event { types, key, until } => (WaitKind::Event, types.clone(), key.clone(), Some(*until)),
+        Wait::Payload(awaiting) => (WaitKind::Hook, vec![EventType::of_hook(awaiting.hook)], None, None),
+        Wait::Sleep { .. }
+        | Wait::Remote(_)
+        | Wait::Child(_)
+        | Wait::Instance(_)
+        | Wait::Send(_)
+        | Wait::Hook(_) => return None,
+    };
+    let awaited = crate::mailbox::Awaited { types, key, opened: entry.position };
+    let (call, since) = (opened.call.clone(), entry.at);
+    Some(WaitRow { call, kind, since, due_at, awaited: Some(awaited) })
+}
+
+/// The entry of an event, or of what a hook was resumed with, that met a wait.
+fn delivered(wait: &WaitRow, row: &EventRow) -> Fact {
+    let (call, sequence, id) = (wait.call.clone(), row.sequence, row.event.id.id.clone());
+    let (received_at, payload) = (row.received_at, row.event.payload.clone());
+    if let Some(hook) = row.event.kind.hook() {
+        return Fact::Received(Received { call, hook, sequence, id, received_at, payload });
+    }
+    let (kind, key) = (row.event.kind.clone(), row.event.key.clone());
+    Fact::Delivered(Delivered { call, kind, sequence, id, key, received_at, payload })
 }
 
 impl Draft<'_> {
@@ -103,7 +124,7 @@ impl Draft<'_> {
         self.head.waits = self.head.waits.saturating_sub(1);
         self.changes.push(Change::WaitEnd(call));
         match wait.kind {
-            WaitKind::Sleep | WaitKind::Retry | WaitKind::Event => {}
+            WaitKind::Sleep | WaitKind::Retry | WaitKind::Event | WaitKind::Hook => {}
             WaitKind::Instance => self.give_up(&closed.call),
             WaitKind::Remote => {
                 self.changes.push(Change::RemoteEnd(call));
@@ -128,16 +149,31 @@ impl Draft<'_> {
         Some(EventRow { delivery: None, ..row })
     }
 
-    /// A wait that was just opened takes the oldest event that fits. Without one it is over at once if it has no time.
-    fn serve(&mut self, mailbox: &mut Mailbox, wait: &WaitRow) {
+    /// A wait that was just opened takes the oldest event that fits. Without one it is over at once if it has no time, or waits for
+    /// a hook that is over.
+    fn serve(&mut self, mailbox: &mut Mailbox, wait: &WaitRow, entry: &Entry) {
         let unread = wait.awaited.as_ref().and_then(|awaited| mailbox.unread(awaited)).cloned();
         if let Some(row) = unread {
             self.deliver(mailbox, &row, wait);
-        } else if wait.due_at.is_some_and(|due_at| due_at <= self.context.now) {
-            self.head.waits = self.head.waits.saturating_sub(1);
-            self.changes.push(Change::WaitEnd(wait.call.hash()));
-            self.append(Fact::Fired { call: wait.call.clone() });
+        } else if wait.due_at.is_some_and(|due_at| due_at <= self.context.now) || self.waits_in_vain(entry) {
+            self.fire(wait);
         }
+    }
+
+    fn waits_in_vain(&self, entry: &Entry) -> bool {
+        match &entry.fact {
+            Fact::Opened(Opened { wait: Wait::Payload(Awaiting { hook, token }), .. }) => {
+                self.is_over(token, *hook)
+            }
+            _ => false,
+        }
+    }
+
+    /// A wait is over without an event.
+    pub(super) fn fire(&mut self, wait: &WaitRow) {
+        self.head.waits = self.head.waits.saturating_sub(1);
+        self.changes.push(Change::WaitEnd(wait.call.hash()));
+        self.append(Fact::Fired { call: wait.call.clone() });
     }
 
     /// The match of event and wait is an entry; the wait is over.
@@ -146,15 +182,7 @@ impl Draft<'_> {
         self.head.waits = self.head.waits.saturating_sub(1);
         self.head.unread = self.head.unread.saturating_sub(1);
         self.changes.push(Change::WaitEnd(call));
-        self.append(Fact::Delivered(Delivered {
-            call: wait.call.clone(),
-            kind: row.event.kind.clone(),
-            sequence: row.sequence,
-            id: row.event.id.id.clone(),
-            key: row.event.key.clone(),
-            received_at: row.received_at,
-            payload: row.event.payload.clone(),
-        }));
+        self.append(delivered(wait, row));
         let delivery = Delivery { call, run: self.head.run, position: self.head.position };
         self.put(mailbox, row, Some(delivery));
         mailbox.close(wait);

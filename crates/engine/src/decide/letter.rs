@@ -5,7 +5,7 @@ use everstep_protocol::{
     journal::{Child, Entry, Fact, Other, Outcome, Returned, Sending, Wait},
 };
 
-use super::{Draft, cancel, control, event};
+use super::{Draft, cancel, control, event, hook};
 use crate::{
     effect::{Answer, Change},
     head::Status,
@@ -33,6 +33,8 @@ pub(super) fn take(draft: &mut Draft<'_>, letter: &Letter) -> Answer {
         Said::Watch => watch(draft, caller),
         Said::Event(sent) => accept(draft, caller, sent),
         Said::Returned { outcome, over } => returned(draft, caller, outcome, *over),
+        Said::Claim(claim) => hook::hand_over(draft, caller, claim),
+        Said::Claimed { claim, from } => hook::claimed(draft, caller, claim, from.as_ref()),
         Said::Terminate { reason } => of_parent(draft, caller, |draft| {
             control::end_now(draft, reason.clone());
             Answer::Done
@@ -133,7 +135,9 @@ pub(super) fn open(draft: &mut Draft<'_>, entry: &Entry) {
     let Fact::Opened(opened) = &entry.fact else { return };
     let namespace = draft.head.namespace.clone();
     let (to, said) = match &opened.wait {
-        Wait::Sleep { .. } | Wait::Remote(_) | Wait::Event { .. } => return,
+        Wait::Sleep { .. } | Wait::Remote(_) | Wait::Event { .. } | Wait::Hook(_) | Wait::Payload(_) => {
+            return;
+        }
         Wait::Child(child) => (child_of(child), draft.start(child)),
         Wait::Instance(other) => (other.clone(), Said::Watch),
         Wait::Send(sending) => (sending.to.clone(), Said::Event(draft.sent(opened.call.hash(), sending))),

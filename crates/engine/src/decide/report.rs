@@ -270,8 +270,9 @@ fn open_waits(draft: &mut Draft<'_>, entry: &Entry, report: &Report) {
                     });
                 }
             }
-            Wait::Remote(_) => {}
-            Wait::Event { .. } => {
+            // A hook is claimed when all entries are there.
+            Wait::Remote(_) | Wait::Hook(_) => {}
+            Wait::Event { .. } | Wait::Payload(_) => {
                 if let Some(wait) = event::awaiting(entry) {
                     draft.open_wait(wait);
                 }
@@ -293,6 +294,9 @@ fn open_waits(draft: &mut Draft<'_>, entry: &Entry, report: &Report) {
         | Fact::Compensated(_)
         | Fact::Rollback(_)
         | Fact::Reusable(_)
+        | Fact::Registered(_)
+        | Fact::Received(_)
+        | Fact::TakenOver(_)
         | Fact::Delivered(_) => {}
     }
     if let Fact::Opened(opened) = &entry.fact

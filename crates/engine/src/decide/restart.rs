@@ -1,7 +1,7 @@
 //! Restart (rule P31): the same instance, id, input and keys, in a new run with a journal of its own. The earlier journal stays.
 
 use everstep_protocol::{
-    Attribute, Position, Run,
+    Attribute, Position, Run, Token,
     journal::{Entry, Fact},
     message::{CoordinatorItem, FenceReason},
 };
@@ -35,6 +35,7 @@ pub(super) fn restart(draft: &mut Draft<'_>, operation: &str, prepared: Option<&
     }
     gated(draft, Operation::Restart, operation, |draft| {
         if let Some(prepared) = prepared {
+            // What is kept was done with the hook that it was started with: if that is gone, it is over.
             begin(draft);
             if let Some(Entry { fact: Fact::Started(started), .. }) = prepared.entries.first() {
                 draft.attributes_of(&started.attributes);
@@ -47,8 +48,8 @@ pub(super) fn restart(draft: &mut Draft<'_>, operation: &str, prepared: Option<&
             let Some(Entry { fact: Fact::Started(started), .. }) = first else {
                 return Answer::Moved;
             };
-            let started = started.clone();
-            begin(draft);
+            let mut started = started.clone();
+            started.hook = begin(draft);
             draft.attributes_of(&started.attributes);
             // The seed too: what the code draws goes into inputs, and these into the keys of its steps.
             draft.append(Fact::Started(started));
@@ -83,13 +84,15 @@ impl Draft<'_> {
 }
 
 /// What the earlier run had under way is over.
-fn begin(draft: &mut Draft<'_>) {
+/// What it was started with is still its own, where it is.
+fn begin(draft: &mut Draft<'_>) -> Option<Token> {
     if let Some(lease) = draft.lease() {
         let why = FenceReason::Stale;
         let item = CoordinatorItem::Fence { instance: draft.uid(), epoch: lease.epoch, why };
         draft.effects.push(Effect::Item(lease.session, item));
     }
-    if draft.head.status.is_ended() {
+    let was_ended = draft.head.status.is_ended();
+    if was_ended {
         draft.changes.push(Change::EndedNoMore);
     }
     let reason = Some("its parent is run again".to_owned());
@@ -101,4 +104,5 @@ fn begin(draft: &mut Draft<'_>) {
     draft.head.ended_at = None;
     draft.head.waits = 0;
     draft.begin_journal();
+    draft.drop_hooks(was_ended)
 }

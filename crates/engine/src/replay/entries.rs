@@ -19,7 +19,7 @@ const CALLS_NAMED: usize = 3;
 
 impl Replay {
     /// The call that an entry is about; none if the body made and dropped it, an error if it never made it.
-    fn target(&mut self, entry: &Entry, call: &Call) -> Result<Option<(u64, &mut Made)>, Parked> {
+    pub(super) fn target(&mut self, entry: &Entry, call: &Call) -> Result<Option<(u64, &mut Made)>, Parked> {
         let Some(number) = self.numbers.get(call).copied() else {
             let what = format!("the code has not called {call} by then; {}", self.asks_for());
             return Err(mismatch(entry, &what));
@@ -54,6 +54,7 @@ impl Replay {
         let Some(made) = made.filter(|made| made.state == State::Dropped) else { return };
         let opens = match &entry.fact {
             Fact::Opened(_) => true,
+            Fact::Registered(registered) => return self.of_dropped_hook(registered),
             Fact::Fired { .. } | Fact::Returned(_) => false,
             Fact::Attempted(attempted) => match attempted.retry_at() {
                 // The coordinator retries a remote step, whose wait goes on.
@@ -63,6 +64,8 @@ impl Replay {
             },
             Fact::Started(_)
             | Fact::Delivered(_)
+            | Fact::Received(_)
+            | Fact::TakenOver(_)
             | Fact::Closed(_)
             | Fact::Patched(_)
             | Fact::Cancelled(_)
@@ -77,7 +80,8 @@ impl Replay {
             | Fact::Ended(_) => return,
         };
         if opens {
-            let closing = Closing { after: made.dropped_after, told: false };
+            let hook = made.token().cloned();
+            let closing = Closing { after: made.dropped_after, told: false, hook, let_go: None };
             self.closing.entry(made.call.clone()).or_insert(closing);
         } else if self.closing.get(&made.call).is_some_and(|closing| !closing.told) {
             self.closing.remove(&made.call);
@@ -136,6 +140,8 @@ impl Replay {
         made.input_changed = match (&opened.wait, &made.asked) {
             (Wait::Sleep { .. }, Asked::Sleep) | (Wait::Instance(_), Asked::Instance) => false,
             (Wait::Event { key, .. }, Asked::Event(asked)) if key == asked => false,
+            (Wait::Hook(hook), Asked::Hook(token)) if hook.token == *token => false,
+            (Wait::Payload(awaiting), Asked::Payload(hook)) if awaiting.hook == *hook => false,
             (Wait::Remote(remote), Asked::Remote(input)) => {
                 let recorded = (remote.fingerprint, opened.build.as_ref());
                 is_changed(entry, &opened.call, (*input, &build), recorded)?
@@ -154,6 +160,8 @@ impl Replay {
                 | Wait::Event { .. }
                 | Wait::Child(_)
                 | Wait::Instance(_)
+                | Wait::Hook(_)
+                | Wait::Payload(_)
                 | Wait::Send(_),
                 _,
             ) => {
@@ -180,6 +188,11 @@ impl Replay {
             (State::Waiting, Asked::Event(_)) => {
                 self.calls.remove(&number);
                 Ok(Fed::Resolve { number, result: Err(event_timed_out(call)) })
+            }
+            (State::Waiting, Asked::Payload(hook)) => {
+                let hook = *hook;
+                self.calls.remove(&number);
+                Ok(Fed::Resolve { number, result: Err(self.over(hook)) })
             }
             (State::Retrying, Asked::Step(_)) => {
                 made.state = State::Ready;
@@ -219,6 +232,9 @@ impl Replay {
 
     /// A closed wait never ends: code that has not dropped the call would wait for ever.
     pub(super) fn closed(&mut self, entry: &Entry, closed: &Closed) -> Result<Fed, Parked> {
+        if closed.hook.is_some() {
+            return self.closed_hook(entry, closed);
+        }
         let known = self.closing.remove(&closed.call).is_some();
         if known || self.target(entry, &closed.call)?.is_none() {
             return Ok(Fed::Nothing);

@@ -2,17 +2,21 @@
 
 use std::collections::HashMap;
 
-use everstep_protocol::{Attempt, Call, Fingerprint, Payload, Policy, Position, StepKey, Timestamp};
+use everstep_protocol::{Attempt, Call, Fingerprint, Payload, Policy, Position, StepKey, Timestamp, Token};
 
 use super::{Asked, Next, Start};
 
 /// The wait of a dropped call.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Closing {
     /// The last position that the body had seen when it dropped the call.
     pub(super) after: Position,
     /// It was reported.
     pub(super) told: bool,
+    /// Of a call that created a hook: its token.
+    pub(super) hook: Option<Token>,
+    /// The number of the call if the hook was registered: the body may wait until it is on record as free.
+    pub(super) let_go: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -47,6 +51,23 @@ pub(super) enum State {
     Dropped,
 }
 impl Made {
+    /// Of a call that creates a hook: its token.
+    pub(super) const fn token(&self) -> Option<&Token> {
+        match &self.asked {
+            Asked::Hook(token) => Some(token),
+            Asked::Step(_)
+            | Asked::Remote(_)
+            | Asked::Sleep
+            | Asked::Event(_)
+            | Asked::Patch
+            | Asked::Child(_)
+            | Asked::Instance
+            | Asked::Send(_)
+            | Asked::Payload(_)
+            | Asked::Rollback => None,
+        }
+    }
+
     /// What may run of it.
     pub(super) fn next(&mut self, number: u64) -> Vec<Next> {
         match self.asked {
@@ -57,6 +78,8 @@ impl Made {
             | Asked::Child(_)
             | Asked::Instance
             | Asked::Send(_)
+            | Asked::Hook(_)
+            | Asked::Payload(_)
             | Asked::Rollback => vec![Next::Open { number }],
             Asked::Step(_) if self.losses.is_empty() => vec![Next::Start(self.start(number, self.attempt))],
             Asked::Step(_) => {
@@ -104,6 +127,8 @@ impl Made {
             | Asked::Child(_)
             | Asked::Instance
             | Asked::Send(_)
+            | Asked::Hook(_)
+            | Asked::Payload(_)
             | Asked::Rollback => State::Retrying,
         };
     }

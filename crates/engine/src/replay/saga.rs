@@ -34,6 +34,8 @@ impl Saga {
                 | Wait::Event { .. }
                 | Wait::Child(_)
                 | Wait::Instance(_)
+                | Wait::Hook(_)
+                | Wait::Payload(_)
                 | Wait::Send(_) => return,
             },
             Fact::Started(_)
@@ -44,6 +46,9 @@ impl Saga {
             | Fact::Patched(_)
             | Fact::Ended(_)
             | Fact::Delivered(_)
+            | Fact::Registered(_)
+            | Fact::Received(_)
+            | Fact::TakenOver(_)
             | Fact::Closed(_)
             | Fact::Cancelled(_)
             | Fact::Returned(_)

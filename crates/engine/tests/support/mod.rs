@@ -11,6 +11,7 @@ use everstep_engine::{
     Answer, Effect, Head, Input, Status, What, Writes,
     batch::{Batch, Deleted, Loaded, Rules, Verdict},
     effect::Forget,
+    hook::{HookEnd, HookRow, TokenKey},
     letter::{Address, Caller, ChildRow, Letter, NewLetter, ParentRow, Said},
     mailbox::{AwaitedKey, EventId, EventRow, KnownEvent, SentEvent},
     place::Room,
@@ -20,8 +21,8 @@ use everstep_engine::{
 };
 use everstep_protocol::{
     Attempt, AttributeName, AttributeValue, BuildName, Call, CallHash, CallKind, CallName, Epoch, EventKey,
-    EventType, Failure, FailureKind, Fingerprint, FunctionName, InstanceId, InstanceUid, Millis, Namespace,
-    Payload, Policy, Pool, Position, Run, SessionId, StepKey, Timestamp, WorkflowName,
+    EventType, Failure, FailureKind, Fingerprint, FunctionName, HookId, InstanceId, InstanceUid, Millis,
+    Namespace, Payload, Policy, Pool, Position, Run, SessionId, StepKey, Timestamp, Token, WorkflowName,
     journal::{Child, Entry, Fact, Other, Outcome, ParkCode, Parked, Remote},
     message::{
         Again, AttemptEnd, AttemptOutcome, CoordinatorItem, Entries, Open, OpenWait, Report, Taken, Then,
@@ -167,11 +168,32 @@ pub fn sent_key(id: &str, name: &str, key: &str) -> SentEvent {
 }
 
 pub fn dropped(call: &Call, after: u64) -> everstep_protocol::journal::Closed {
-    everstep_protocol::journal::Closed { call: call.clone(), after: Position(after) }
+    everstep_protocol::journal::Closed { call: call.clone(), after: Position(after), hook: None }
+}
+
+pub fn registration(token: &str) -> everstep_protocol::hook::Registration {
+    everstep_protocol::hook::Registration {
+        token: token.parse().unwrap(),
+        retention: None,
+        metadata: None,
+        webhook: None,
+        force: false,
+    }
+}
+
+pub fn awaiting_hook(token: &str) -> everstep_protocol::journal::Awaiting {
+    let hook = everstep_protocol::HookId { run: everstep_protocol::Run(1), position: Position(2) };
+    everstep_protocol::journal::Awaiting { hook, token: token.parse().unwrap() }
 }
 
 pub fn again(input: u8) -> Again {
-    Again { input: json(&input.to_string()), seed: [input; 32], cancelled: None, attributes: Vec::new() }
+    Again {
+        input: json(&input.to_string()),
+        seed: [input; 32],
+        cancelled: None,
+        attributes: Vec::new(),
+        hook: None,
+    }
 }
 
 pub fn parked() -> Parked {
@@ -204,6 +226,7 @@ pub fn start(n: u128, id: &str, input: u8) -> Start {
         attributes: Vec::new(),
         message: None,
         letter: None,
+        hook: None,
     }
 }
 
@@ -344,6 +367,7 @@ pub struct Tables {
     pub parents: BTreeMap<InstanceUid, ParentRow>,
     pub watchers: BTreeSet<(InstanceUid, Caller)>,
     pub attributes: BTreeMap<(InstanceUid, AttributeName), Option<AttributeValue>>,
+    pub hooks: BTreeMap<TokenKey, HookRow>,
 }
 
 /// The model store, with the room that a coordinator would know of.
@@ -545,6 +569,7 @@ impl Store {
         }
         self.load_events(needs, &mut rows);
         self.load_letters(needs, &mut rows);
+        self.load_hooks(needs, &mut rows);
         let existing = |key: &NameKey| {
             let (uid, fingerprint) = *tables.names.get(key)?;
             Some((key.clone(), Existing { uid, fingerprint, status: tables.heads[&uid].status }))
@@ -610,6 +635,20 @@ impl Store {
         }
     }
 
+    fn load_hooks(&self, needs: &Needs, rows: &mut Rows) {
+        let tables = &self.tables;
+        let of = |(uid, token): &(InstanceUid, Token)| {
+            Some((tables.heads.get(uid)?.namespace.clone(), token.clone()))
+        };
+        for key in needs.tokens.iter().cloned().chain(needs.tokens_of.iter().filter_map(of)) {
+            rows.hooks.extend(tables.hooks.get(&key).map(|row| (key, row.clone())));
+        }
+        for uid in &needs.start_hooks {
+            let its = |(_, row): &(&TokenKey, &HookRow)| row.owner == *uid && row.id == HookId::START;
+            rows.hooks.extend(tables.hooks.iter().find(its).map(|(key, row)| (key.clone(), row.clone())));
+        }
+    }
+
     fn load_waiters(
         &self,
         uid: InstanceUid,
@@ -636,8 +675,8 @@ impl Store {
             forget(tables, row);
         }
         for head in &writes.created {
-            // A pin is written by a statement of its own.
-            let unpinned = Head { pin: None, ..head.clone() };
+            // A pin and what a head says of its hooks are written by statements of their own.
+            let unpinned = Head { pin: None, hooks: 0, hooks_until: None, ..head.clone() };
             assert!(tables.heads.insert(head.uid, unpinned).is_none(), "created twice");
         }
         for row in &writes.names {
@@ -649,7 +688,8 @@ impl Store {
         }
         for head in &writes.heads {
             let stored = tables.heads.get(&head.uid).expect("only heads that exist are written");
-            let as_pinned_before = Head { pin: stored.pin.clone(), ..head.clone() };
+            let (hooks, hooks_until) = (stored.hooks, stored.hooks_until);
+            let as_pinned_before = Head { pin: stored.pin.clone(), hooks, hooks_until, ..head.clone() };
             let before = tables.heads.insert(head.uid, as_pinned_before.clone()).expect("it was there");
             let again = head.run > before.run;
             let only_pin = as_pinned_before == before;
@@ -726,6 +766,7 @@ impl Store {
             writes.outbox.iter().map(|row| ((row.instance, row.head.run), row.clone())),
         );
         write_letters(tables, writes);
+        write_hooks(tables, writes, self.now);
         over
     }
 
@@ -736,6 +777,35 @@ impl Store {
             self.check_rows(head);
             self.check_events(head);
             self.check_ties(head);
+            self.check_hooks(head);
+        }
+    }
+
+    /// What owns a token is counted and kept as long as it, and no await of a hook is left that nothing can end.
+    fn check_hooks(&self, head: &Head) {
+        let (tables, uid) = (&self.tables, head.uid);
+        let own: Vec<_> = tables.hooks.iter().filter(|(_, row)| row.owner == uid).collect();
+        // What was moved to somebody who is not there any more goes back when that one hears of it.
+        let is_moved = |row: &HookRow| {
+            tables
+                .mailbox
+                .values()
+                .any(|letter| matches!(&letter.said, Said::Claimed { claim, .. } if claim.hook == row.id))
+        };
+        let settled = own.iter().filter(|(_, row)| !is_moved(row)).count();
+        assert!(head.hooks as usize >= settled, "{} hooks of {own:?}", head.hooks);
+        for (key, row) in own.iter().filter(|(_, row)| !is_moved(row)) {
+            assert_eq!((&key.0, &row.name.id), (&head.namespace, &head.id));
+            assert_eq!(row.ended, head.status.is_ended(), "{row:?}");
+            assert!(row.retain_until <= head.hooks_until, "{row:?} {head:?}");
+            if let Some(at) = tables.expiries.get(&uid) {
+                assert!(row.retain_until.is_some_and(|until| until <= *at), "{row:?} outlives {at}");
+            }
+        }
+        for (_, wait) in of(&tables.waits, uid).filter(|(_, wait)| wait.kind == WaitKind::Hook) {
+            let kinds = &wait.awaited.as_ref().expect("a wait for a hook says for which").types;
+            let hook = kinds[0].hook().expect("of a hook");
+            assert!(own.iter().any(|(_, row)| row.id == hook), "nothing will ever end {wait:?}: {own:?}");
         }
     }
 
@@ -825,6 +895,9 @@ impl Store {
                 Fact::Delivered(delivered) => {
                     last.insert(delivered.sequence, (entry.position, delivered.call.hash()));
                 }
+                Fact::Received(received) => {
+                    last.insert(received.sequence, (entry.position, received.call.hash()));
+                }
                 Fact::Closed(gone) => {
                     closed.insert(gone.call.hash(), gone.after);
                 }
@@ -843,7 +916,7 @@ impl Store {
         }
         let waits: Vec<_> = of(&tables.waits, uid).map(|(_, wait)| wait).collect();
         let mut awaited = BTreeSet::new();
-        for wait in waits.iter().filter(|wait| wait.kind == WaitKind::Event) {
+        for wait in waits.iter().filter(|wait| matches!(wait.kind, WaitKind::Event | WaitKind::Hook)) {
             let what = wait.awaited.as_ref().expect("a wait for an event says for which");
             for row in &unread {
                 let fits = what.fits(&row.event.kind, row.event.key.as_ref());
@@ -885,8 +958,8 @@ impl Store {
         let lease = self.tables.leases.get(&subject);
         let ready = self.tables.ready.contains_key(&subject);
         match wait.kind {
-            // See `check_ties`.
-            WaitKind::Instance => assert!(lease.is_none() && !ready),
+            // See `check_ties` and `check_hooks`.
+            WaitKind::Instance | WaitKind::Hook => assert!(lease.is_none() && !ready),
             WaitKind::Sleep | WaitKind::Retry | WaitKind::Event => {
                 assert!(wait.due_at.is_some(), "{wait:?}");
                 assert!(lease.is_none() && !ready);
@@ -949,6 +1022,33 @@ fn write_attributes(tables: &mut Tables, writes: &Writes) {
             None => drop(tables.attributes.remove(&key)),
             value => drop(tables.attributes.insert(key, value.clone())),
         }
+    }
+}
+
+/// In the order that the writes name. An insert that meets a row would fail the batch of a real store.
+fn write_hooks(tables: &mut Tables, writes: &Writes, now: Timestamp) {
+    for uid in &writes.hooks_ended {
+        tables.hooks.retain(|_, row| row.owner != *uid || row.retain_until.is_some_and(|until| until > now));
+        for row in tables.hooks.values_mut().filter(|row| row.owner == *uid) {
+            row.ended = true;
+        }
+    }
+    for uid in &writes.hooks_dropped {
+        tables.hooks.retain(|_, row| row.owner != *uid || row.id == HookId::START);
+    }
+    for (key, owner, end) in &writes.hook_deletes {
+        // What came to somebody who was deleted since is gone with that one.
+        let Some(row) = tables.hooks.get(key).filter(|row| row.owner == *owner) else { continue };
+        assert!(*end == HookEnd::Own || row.is_free(now), "{key:?} is not free");
+        tables.hooks.remove(key);
+    }
+    insert(&mut tables.hooks, writes.hooks.iter().cloned());
+    for (uid, count) in &writes.hook_counts {
+        let head = tables.heads.get_mut(uid).expect("only what exists has hooks");
+        (head.hooks, head.hooks_until) = (count.hooks, count.until);
+    }
+    for row in writes.deleted.iter().filter(|row| row.hooked) {
+        tables.hooks.retain(|_, hook| hook.owner != row.uid);
     }
 }
 

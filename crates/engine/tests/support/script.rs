@@ -4,8 +4,10 @@ use std::collections::HashMap;
 
 use everstep_engine::replay::{Asked, Fed, Next, Replay};
 use everstep_protocol::{
-    Attempt, BuildName, Call, CallKind, Failure, Payload, Policy, Position, Timestamp,
-    journal::{Attempted, Closed, Delivered, Entry, Fact, Lost, Opened, Outcome, Parked, Patched, Wait},
+    Attempt, BuildName, Call, CallKind, Failure, HookId, Payload, Policy, Position, Timestamp,
+    journal::{
+        Attempted, Closed, Delivered, Entry, Fact, HookOutcome, Lost, Opened, Outcome, Parked, Patched, Wait,
+    },
 };
 
 use super::{NOW, S1, build, call, error, fingerprint, json, key, remote};
@@ -17,7 +19,12 @@ pub enum Act {
     Sleep(&'static str),
     Event(&'static str),
     Patch(&'static str),
+    /// A hook whose token is its name.
+    Hook(&'static str),
+    /// The next payload of this hook.
+    Payload(&'static str, HookId),
     Drop(u64),
+    LetGo(u64),
 }
 
 /// What the body does at each of its turns.
@@ -55,6 +62,15 @@ impl Run {
                 Act::Sleep(name) => self.made(CallKind::Sleep, name, Asked::Sleep),
                 Act::Patch(name) => self.made(CallKind::Patch, name, Asked::Patch),
                 Act::Event(name) => self.made(CallKind::Event, name, Asked::Event(None)),
+                Act::Hook(name) => {
+                    self.made(CallKind::Hook, name, Asked::Hook(name.parse().unwrap()));
+                }
+                Act::Payload(name, hook) => self.made(CallKind::Payload, name, Asked::Payload(hook)),
+                Act::LetGo(number) => {
+                    let call = self.call(number).0.clone();
+                    let token = call.name.as_str().parse().unwrap();
+                    self.replay.let_go(number, call, token, self.replay.position());
+                }
                 Act::Drop(number) => self.replay.dropped(number, self.replay.position()),
             }
         }
@@ -84,6 +100,21 @@ impl Run {
                 }
                 Fed::Deliver { number, event } => {
                     self.got.push((number, Ok(event.payload)));
+                    self.turn();
+                    return Ok(());
+                }
+                Fed::Registered { number, outcome } => {
+                    let word = match outcome {
+                        HookOutcome::Owned { hook, .. } => Ok(json(&format!("\"owned {hook}\""))),
+                        HookOutcome::Conflict { owner } => Ok(json(&format!("\"conflict {}\"", owner.id))),
+                        HookOutcome::Refused(failure) => Err(failure),
+                    };
+                    self.got.push((number, word));
+                    self.turn();
+                    return Ok(());
+                }
+                Fed::LetGo { number } => {
+                    self.got.push((number, Ok(json("\"free\""))));
                     self.turn();
                     return Ok(());
                 }
@@ -184,7 +215,7 @@ pub fn delivered(call: &Call, sequence: u64) -> Fact {
 }
 
 pub fn closed(call: &Call, after: u64) -> Fact {
-    Fact::Closed(Closed { call: call.clone(), after: Position(after) })
+    Fact::Closed(Closed { call: call.clone(), after: Position(after), hook: None })
 }
 
 pub fn patched(call: &Call) -> Fact {

@@ -4,13 +4,15 @@
 
 use everstep_protocol::{
     Attempt, Attribute, BuildName, Call, CallHash, CallKind, CallName, CoordinatorId, Epoch, EventKey,
-    EventType, Failure, FailureKind, Fingerprint, FunctionName, Generation, Incarnation, InstanceId,
+    EventType, Failure, FailureKind, Fingerprint, FunctionName, Generation, HookId, Incarnation, InstanceId,
     InstanceUid, Millis, Namespace, Payload, Policy, Pool, Position, Run, SessionId, StepKey, Timestamp,
-    WorkflowName,
+    Token, WorkflowName,
+    hook::{HookRetention, Registration, Webhook},
     journal::{
-        Attempted, Cancelled, Child, Closed, Compensated, Compensating, Delivered, End, Entry, Fact, Lost,
-        Marks, Opened as OpenedWait, Other, Outcome, ParkCode, Parked, Patched, Progress, Remote, Returned,
-        Reusable, Rollback, Sending, Started, Undone, UndoneEnd, Wait,
+        Attempted, Awaiting, Cancelled, Child, Closed, Compensated, Compensating, Delivered, End, Entry,
+        Fact, HookOutcome, Lost, Marks, Opened as OpenedWait, Other, Outcome, ParkCode, Parked, Patched,
+        Progress, Received, Registered, Remote, Returned, Reusable, Rollback, Sending, Started, TakenOver,
+        Undone, UndoneEnd, Wait,
     },
     limits::Limits,
     message::{
@@ -103,7 +105,7 @@ pub(crate) fn all() -> Vec<Example> {
             .into_iter()
             .map(|(form, message)| Example::new(form_of("session", session_word(&message), form), message)),
     );
-    all.extend(facts().into_iter().map(|(form, fact)| {
+    all.extend(facts().into_iter().chain(hook_facts()).map(|(form, fact)| {
         let name = form_of("entry", fact.word(), form);
         Example::new(name, Entry { position: Position(129), at: AT, fact })
     }));
@@ -163,6 +165,8 @@ fn worker_items() -> Vec<(&'static str, WorkerItem)> {
         ("events", WorkerItem::Report(events_report())),
         ("patch", WorkerItem::Report(Report { opened: vec![patch()], ..report(Then::Continue) })),
         ("others", WorkerItem::Report(others_report())),
+        ("hooks", WorkerItem::Report(hook_report())),
+        ("again hook", WorkerItem::Report(report(Then::Again(Again { hook: Some(token()), ..again(None) })))),
         ("rollback", WorkerItem::Report(rollback_report(Some(bare_failure())))),
         ("rollback bare", WorkerItem::Report(rollback_report(None))),
         ("compensated", WorkerItem::Report(compensated_report())),
@@ -196,6 +200,7 @@ fn again(cancelled: Option<&str>) -> Again {
         seed: [9; 32],
         cancelled: cancelled.map(str::to_owned),
         attributes,
+        hook: None,
     }
 }
 
@@ -243,7 +248,7 @@ fn events_report() -> Report {
         called_after: Position(5),
         wait: OpenWait::Event { types: event_types(), key, timeout: Millis(86_400_000) },
     };
-    let closed = Closed { call: call(CallKind::Event), after: Position(5) };
+    let closed = Closed { call: call(CallKind::Event), after: Position(5), hook: None };
     Report {
         opened: vec![open(Some(event_key())), open(None)],
         closed: vec![closed],
@@ -355,6 +360,7 @@ fn coordinator_items() -> Vec<(&'static str, CoordinatorItem)> {
         ("", opened(limits)),
         ("bare", opened(Limits::default())),
         ("with events", opened(event_limits)),
+        ("with hooks", opened(Limits { hook_retention: Millis(7_000), ..limits })),
         ("", heard(vec![(INSTANCE, EPOCH)], vec![HELD_STEP])),
         ("bare", heard(Vec::new(), Vec::new())),
         ("", CoordinatorItem::UnknownSession),
@@ -551,6 +557,7 @@ fn facts() -> Vec<(&'static str, Fact)> {
     vec![
         ("", started()),
         ("attributes", begun(attributes())),
+        ("hook", begun_with(Vec::new(), Some(token()))),
         ("", attempted(policy(), failed(full_failure(), Some(AT)))),
         ("bare", attempted(Policy::default(), failed(bare_failure(), None))),
         ("succeeded", attempted(policy(), Outcome::Succeeded(json("[1,2.50,\"\u{e9}\"]")))),
@@ -563,7 +570,7 @@ fn facts() -> Vec<(&'static str, Fact)> {
         ("event bare", opened(CallKind::Event, awaited(None))),
         ("", delivered(Some(event_key()))),
         ("bare", delivered(None)),
-        ("", Fact::Closed(Closed { call: call(CallKind::Event), after: Position(5) })),
+        ("", Fact::Closed(Closed { call: call(CallKind::Event), after: Position(5), hook: None })),
         ("", Fact::Fired { call: call(CallKind::Sleep) }),
         ("", Fact::Continued(json(r#"{"round":2}"#))),
         ("", Fact::Cancelled(Cancelled { reason: Some("enough".to_owned()), until: AT, rollback: false })),
@@ -602,6 +609,89 @@ fn facts() -> Vec<(&'static str, Fact)> {
     ]
 }
 
+fn hook_facts() -> Vec<(&'static str, Fact)> {
+    let opened = |kind, wait| {
+        Fact::Opened(OpenedWait { call: call(kind), called_after: Position(5), wait, build: None })
+    };
+    vec![
+        ("hook", opened(CallKind::Hook, Wait::Hook(registration()))),
+        ("hook bare", opened(CallKind::Hook, Wait::Hook(bare_registration()))),
+        ("payload", opened(CallKind::Payload, Wait::Payload(awaiting()))),
+        ("owned", registered(HookOutcome::Owned { hook: hook(), from: Some(other()) })),
+        ("owned bare", registered(HookOutcome::Owned { hook: HookId::START, from: None })),
+        ("conflict", registered(HookOutcome::Conflict { owner: other() })),
+        ("refused", registered(HookOutcome::Refused(bare_failure()))),
+        ("", received()),
+        ("", Fact::TakenOver(TakenOver { hook: HookId::START, by: other(), by_hook: hook() })),
+        (
+            "hook",
+            Fact::Closed(Closed { call: call(CallKind::Hook), after: Position(5), hook: Some(token()) }),
+        ),
+    ]
+}
+
+fn registered(outcome: HookOutcome) -> Fact {
+    Fact::Registered(Registered { call: call(CallKind::Hook), outcome })
+}
+
+fn received() -> Fact {
+    Fact::Received(Received {
+        call: call(CallKind::Payload),
+        hook: hook(),
+        sequence: 3,
+        id: "r-1".to_owned(),
+        received_at: AT,
+        payload: json(r#"{"by":"ann"}"#),
+    })
+}
+
+fn token() -> Token {
+    Token::new("order:1").expect("a valid token")
+}
+
+fn hook() -> HookId {
+    HookId { run: Run(2), position: Position(4) }
+}
+
+fn awaiting() -> Awaiting {
+    Awaiting { hook: hook(), token: token() }
+}
+
+fn bare_registration() -> Registration {
+    Registration { token: token(), retention: None, metadata: None, webhook: None, force: false }
+}
+
+fn registration() -> Registration {
+    let webhook = Webhook {
+        status: Some(200),
+        body: Some("ok".to_owned()),
+        content_type: Some("text/html".to_owned()),
+    };
+    Registration {
+        retention: Some(HookRetention::For(Millis(60_000))),
+        metadata: Some(json("[1]")),
+        webhook: Some(webhook),
+        force: true,
+        ..bare_registration()
+    }
+}
+
+fn hook_report() -> Report {
+    let open = |kind, wait| Open { call: call(kind), called_after: Position(5), wait };
+    let until = Registration { retention: Some(HookRetention::Until(AT)), ..bare_registration() };
+    let bare = Registration { webhook: Some(Webhook::default()), ..bare_registration() };
+    Report {
+        opened: vec![
+            open(CallKind::Hook, OpenWait::Hook(registration())),
+            open(CallKind::Hook, OpenWait::Hook(until)),
+            open(CallKind::Hook, OpenWait::Hook(bare)),
+            open(CallKind::Payload, OpenWait::Payload(awaiting())),
+        ],
+        closed: vec![Closed { call: call(CallKind::Hook), after: Position(5), hook: Some(token()) }],
+        ..report(Then::Continue)
+    }
+}
+
 /// The words of the enums that are nothing but words, in all their forms.
 fn words() -> Vec<Example> {
     let call_kinds = vec![
@@ -636,9 +726,9 @@ fn words() -> Vec<Example> {
         ParkCode::Unreadable,
     ];
     let later_calls = vec![CallKind::Instance, CallKind::Send];
-    let rollback = vec![CallKind::Rollback];
+    let (rollback, payload) = (vec![CallKind::Rollback], vec![CallKind::Payload]);
     let (later_codes, later_failures) = (vec![ParkCode::CompensationMissing], vec![FailureKind::Cancelled]);
-    each_once(&CallKind::ALL, &[&call_kinds, &later_calls, &rollback]);
+    each_once(&CallKind::ALL, &[&call_kinds, &later_calls, &rollback, &payload]);
     each_once(&FailureKind::ALL, &[&failure_kinds, &later_failures]);
     each_once(&ParkCode::ALL, &[&park_codes, &later_codes]);
     vec![
@@ -646,6 +736,7 @@ fn words() -> Vec<Example> {
         Example::new("words/call_kind later", later_calls),
         Example::new("words/call_kind rollback", rollback),
         Example::new("words/park_code later", later_codes),
+        Example::new("words/call_kind payload", payload),
         Example::new("words/failure_kind", failure_kinds),
         Example::new("words/failure_kind later", later_failures),
         Example::new("words/park_code", park_codes),
@@ -668,12 +759,17 @@ fn started() -> Fact {
 }
 
 fn begun(attributes: Vec<Attribute>) -> Fact {
+    begun_with(attributes, None)
+}
+
+fn begun_with(attributes: Vec<Attribute>, hook: Option<Token>) -> Fact {
     let seed = std::array::from_fn(|index| u8::try_from(index).unwrap_or(0));
     Fact::Started(Started {
         input: json(r#"{"order":"o-1","lines":[1,2]}"#),
         seed,
         generation: Generation(1),
         attributes,
+        hook,
     })
 }
 

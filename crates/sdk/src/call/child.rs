@@ -96,7 +96,7 @@ impl Future for Starting {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let starting = &mut self.get_mut().0;
         let started = ready!(Pin::new(&mut *starting).poll(context));
-        Poll::Ready(started.map(|other| Instance::started(starting.pending.shared(), other)))
+        Poll::Ready(started.map(|other| Instance::of(starting.pending.shared(), other)))
     }
 }
 

@@ -34,7 +34,7 @@ impl Instance {
         Self { shared: shared.clone(), workflow: workflow.into(), id: id.into(), other }
     }
 
-    pub(super) fn started(shared: &Arc<Shared>, other: Other) -> Self {
+    pub(crate) fn of(shared: &Arc<Shared>, other: Other) -> Self {
         let (workflow, id) = (other.workflow.as_str().into(), other.id.as_str().into());
         Self { shared: shared.clone(), workflow, id, other: Ok(other) }
     }

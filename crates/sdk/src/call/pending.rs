@@ -102,6 +102,11 @@ impl Pending {
         &self.shared
     }
 
+    /// The name that the code gave it.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// `event "approved" #2`.
     pub(crate) fn describe_counted(&self) -> String {
         format!("{} #{}", self.describe(), self.count)
@@ -137,6 +142,31 @@ impl Pending {
             Stage::Begun(number) => self.poll_outcome(number, context),
             Stage::Over => panic!("{} was polled after it had ended", self.describe()),
         }
+    }
+
+    /// The call begins now, without anybody waiting for it: its number, or why it never does.
+    pub(crate) fn into_numbered(mut self) -> Result<Numbered, Error> {
+        if !self.shared.is_polling() && !matches!(self.stage, Stage::Refused(_)) {
+            self.stage = Stage::Refused(outside(&self.describe()));
+        }
+        match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Made(numbered) => Ok(numbered),
+            Stage::Refused(failure) => Err(Error::from_failure(failure)),
+            Stage::Begun(_) | Stage::Over => Err(Error::from_failure(outside(&self.describe()))),
+        }
+    }
+
+    /// The number of a call that waits for its outcome.
+    pub(crate) const fn begun(&self) -> Option<u64> {
+        match self.stage {
+            Stage::Begun(number) => Some(number),
+            Stage::Made(_) | Stage::Refused(_) | Stage::Over => None,
+        }
+    }
+
+    /// Whether it has its number and waits for its first poll.
+    pub(crate) const fn is_made(&self) -> bool {
+        matches!(self.stage, Stage::Made(_))
     }
 
     fn begin(&mut self, numbered: Numbered, spec: Spec, context: &Context<'_>) {
@@ -246,7 +276,7 @@ fn describe(kind: CallKind, name: &str) -> String {
     format!("{kind} {name:?}")
 }
 
-fn outside(what: &str) -> Failure {
+pub(super) fn outside(what: &str) -> Failure {
     let message = format!(
         "{what}: the workflow context answers only inside its own workflow function, not in a spawned task, another \
          thread or a step"

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use everstep_protocol::{
     Attempt, Call, EventKey, EventType, Failure, FunctionName, InstanceId, Millis, Payload, Policy, Pool,
     Position, Timestamp, WorkflowName,
-    journal::{Marks, Other},
+    hook::Registration,
+    journal::{Awaiting, Marks, Other},
 };
 
 use crate::Step;
@@ -54,6 +55,10 @@ pub enum Spec {
     Instance(Other),
     /// Send an event to another instance.
     Send(SendSpec),
+    /// Have the token of a hook. The call has no outcome but [`Host::registered`](super::Host::registered).
+    Hook(Registration),
+    /// Wait for the next payload of a hook.
+    Payload(Awaiting),
     /// Record that the body is over and that its compensations begin (rule P38).
     Rollback {
         /// What it ended with; none if somebody asked for the rollback.
@@ -145,6 +150,8 @@ impl Spec {
             | Self::Child(_)
             | Self::Instance(_)
             | Self::Send(_)
+            | Self::Hook(_)
+            | Self::Payload(_)
             | Self::Rollback { .. } => None,
         }
     }
@@ -162,6 +169,8 @@ impl Spec {
             | Self::Child(_)
             | Self::Instance(_)
             | Self::Send(_)
+            | Self::Hook(_)
+            | Self::Payload(_)
             | Self::Rollback { .. } => Marks::default(),
         }
     }

@@ -12,6 +12,7 @@ use everstep_protocol::{
     Call, CallKind, CallName, Failure, Payload, Position, Timestamp, journal::Delivered, limits::Limits,
 };
 
+use super::hooks::Hooks;
 use super::turn::{self, Act, Token};
 use super::wake::HostWaker;
 use super::{InstanceInfo, Made, Misfit};
@@ -52,6 +53,8 @@ pub(crate) struct State {
     pub(crate) saga: Saga,
     /// The first recorded output that the body could not read.
     pub(crate) misfit: Option<Misfit>,
+    /// The hooks that the body has created.
+    pub(crate) hooks: Hooks,
     calls: u64,
     counts: HashMap<(CallKind, CallName), u32>,
 }

@@ -94,6 +94,8 @@ impl Driver {
                 | Spec::Event(_)
                 | Spec::Instance(_)
                 | Spec::Send(_)
+                | Spec::Hook(_)
+                | Spec::Payload(_)
                 | Spec::Rollback { .. } => Ok(Payload::null()),
                 Spec::Patch => Ok(Payload::encode(&true).unwrap()),
             };

@@ -10,6 +10,7 @@ mod definitions;
 mod driver;
 mod errors;
 mod events;
+mod hooks;
 mod names;
 mod outside;
 mod parallel;

@@ -82,6 +82,8 @@ fn go(mut next: impl FnMut(&[u64]) -> u64) -> Way {
                 | Spec::Instance(_)
                 | Spec::Send(_)
                 | Spec::Patch
+                | Spec::Hook(_)
+                | Spec::Payload(_)
                 | Spec::Rollback { .. } => Payload::null(),
             };
             open.insert(made.number, (made.call.clone(), output));

@@ -18,7 +18,7 @@ use uuid::Uuid;
 use super::{
     events,
     fault::Fault,
-    letters,
+    hooks, letters,
     rows::{self, Clock, Tid, clean},
     statements as sql,
     trip::{Trip, params},
@@ -71,6 +71,7 @@ pub(super) async fn load(client: &Object, mut needs: Needs) -> Result<(Loaded, P
     }
     let events = events::plan(&needs, &mut trip).await?;
     letters::plan(&needs, &mut trip).await?;
+    hooks::plan(&needs, &mut trip).await?;
     let mut answers = trip.run().await?.into_iter().map(|answered| answered.rows).skip(1);
     let mut next = |wanted: bool| if wanted { answers.next().unwrap_or_default() } else { Vec::new() };
 
@@ -122,6 +123,7 @@ pub(super) async fn load(client: &Object, mut needs: Needs) -> Result<(Loaded, P
     }
     events.read(&needs, &mut next, &mut loaded)?;
     letters::read(&needs, &mut next, &mut loaded)?;
+    hooks::read(&needs, &mut next, &mut loaded)?;
     if loaded.heads.len() < needs.heads.len() {
         look_up(client, &needs.heads, &mut loaded).await?;
     }
@@ -214,6 +216,9 @@ fn dedupe(needs: &mut Needs) {
     sorted(&mut needs.letters);
     sorted(&mut needs.parents);
     sorted(&mut needs.lasts);
+    sorted(&mut needs.tokens);
+    sorted(&mut needs.tokens_of);
+    sorted(&mut needs.start_hooks);
     if needs.heads.is_empty() {
         return;
     }

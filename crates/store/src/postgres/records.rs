@@ -24,7 +24,7 @@ const REJECTED_BYTES: &str = "SELECT (
     FROM unnest($1::text[]) WITH ORDINALITY AS k (namespace, nth) ORDER BY k.nth";
 
 /// Each deletes at most $1 rows.
-const CLEAN: [&str; 4] = [
+const CLEAN: [&str; 5] = [
     // By the index message_decision_by_time, which holds no decision that met an instance: those last as long as it (P27).
     "DELETE FROM message_decision WHERE ctid = ANY(ARRAY(
         SELECT ctid FROM message_decision WHERE decided_at < (SELECT everstep_clock()) - 604800000000
@@ -39,6 +39,9 @@ const CLEAN: [&str; 4] = [
         WHERE s.ended_at < (SELECT everstep_clock()) - 86400000000
           AND NOT EXISTS (SELECT FROM lease l WHERE l.session = s.id)
         ORDER BY s.ended_at LIMIT $1::bigint))",
+    "DELETE FROM hook WHERE ctid = ANY(ARRAY(
+        SELECT ctid FROM hook WHERE ended AND retain_until < (SELECT everstep_clock()) ORDER BY retain_until LIMIT $1::bigint))
+        AND ended AND retain_until < (SELECT everstep_clock())",
 ];
 
 /// By the index `journal_pkey`. The highest cut of an instance is the only one that counts: by each of them the same entries would

@@ -177,6 +177,8 @@ pub(super) fn head(row: &Row) -> Result<Head, Fault> {
         position: Position(position as u64),
     });
     head.pin = pin(row, 24)?;
+    head.hooks = row.try_get::<_, i32>(26)? as u32;
+    head.hooks_until = time_if_any(row, 27)?;
     Ok(head)
 }
 
@@ -199,6 +201,7 @@ pub(super) const fn call_kind_code(kind: CallKind) -> i16 {
         CallKind::Instance => 9,
         CallKind::Send => 10,
         CallKind::Rollback => 15,
+        CallKind::Payload => 16,
     }
 }
 
@@ -287,7 +290,7 @@ mod tests {
     #[test]
     fn kinds_of_calls_keep_their_numbers() {
         let codes: Vec<i16> = CallKind::ALL.into_iter().map(call_kind_code).collect();
-        assert_eq!(codes, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 15]);
+        assert_eq!(codes, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 15, 16]);
     }
 
     #[test]

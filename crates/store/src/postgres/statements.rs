@@ -45,6 +45,9 @@ statements! {
     LASTS = file!("lasts");
     PARENTS = "SELECT instance, caller, run, call, workflow, name, detached, depth FROM parent WHERE instance = ANY($1::uuid[])";
     LETTERS_LOCK = file!("letters_lock");
+    HOOKS = file!("hooks");
+    HOOKS_OF = file!("hooks_of");
+    START_HOOKS = file!("start_hooks");
     EVENT_IDS = file!("event_ids");
     EVENT_UNREAD = file!("event_unread");
     EVENT_WAITERS = file!("event_waiters");
@@ -145,6 +148,15 @@ statements! {
     CHILDREN_DELETE = "DELETE FROM child WHERE instance = ANY($1::uuid[])";
     PARENT_DELETE = "DELETE FROM parent WHERE instance = ANY($1::uuid[])";
     LETTERS = file!("letters");
+
+    HOOKS_FREE = file!("hooks_free");
+    HOOKS_KEEP = file!("hooks_keep");
+    HOOKS_DROP = file!("hooks_drop");
+    HOOKS_DELETE = file!("hooks_delete");
+    HOOK_DELETE = file!("hook_delete");
+    HOOK_REPLACE = file!("hook_replace");
+    HOOK_INSERT = file!("hook_insert");
+    HOOK_COUNTS = file!("hook_counts");
 
     JOURNAL = file!("journal");
     DUE = file!("due");

@@ -7,7 +7,7 @@ use deadpool_postgres::Object;
 use everstep_engine::{Status, start::NameKey, status::Sides};
 use everstep_protocol::{
     Attribute, AttributeValue, BuildName, Epoch, Generation, InstanceUid, Namespace, Payload, Position, Run,
-    SessionId, Timestamp,
+    SessionId, Timestamp, Token,
     journal::{Fact, Parked},
 };
 use tokio_postgres::Row;
@@ -16,15 +16,17 @@ use uuid::Uuid;
 use super::{
     PostgresStore, events,
     fault::Fault,
-    letters,
+    hooks, letters,
     rows::{self, name, time, time_if_any, uid},
     rows_of, statements as sql,
     trip::params,
 };
 use crate::{
-    Cursor, Error, Filter, InstanceView, Page, RejectedView, StatusWord, UnreadView, Views, WaitView, fact,
+    Cursor, Error, Filter, HookView, InstanceView, Page, RejectedView, StatusWord, UnreadView, Views,
+    WaitView, fact,
 };
 
+const HOOKS: &str = include_str!("sql/hooks_shown.sql");
 const VIEW: &str = include_str!("sql/view.sql");
 const ATTRIBUTES: &str = "SELECT instance, name, value FROM attribute WHERE instance = ANY($1::uuid[])
     ORDER BY instance, name";
@@ -90,6 +92,22 @@ impl Views for PostgresStore {
         page.map_err(|fault| fault.into_error(DOING))
     }
 
+    async fn hook(&self, namespace: &Namespace, token: &Token) -> Result<Option<HookView>, Error> {
+        let params = params![namespace.as_str(), "", 1_i64, Some(token.as_str())];
+        Ok(self.read("looking a hook up", HOOKS, params, hooks::shown).await?.pop())
+    }
+
+    async fn hooks(
+        &self,
+        namespace: &Namespace,
+        after: Option<&Token>,
+        limit: u32,
+    ) -> Result<Vec<HookView>, Error> {
+        let after = after.map_or("", Token::as_str);
+        let params = params![namespace.as_str(), after, i64::from(limit), None::<&str>];
+        self.read("listing hooks", HOOKS, params, hooks::shown).await
+    }
+
     async fn rejected(&self, namespace: &Namespace, limit: u32) -> Result<Vec<RejectedView>, Error> {
         let params = params![namespace.as_str(), i64::from(limit)];
         self.read("reading rejected messages", REJECTED, params, |row| {
@@ -116,6 +134,8 @@ pub(super) async fn find(client: &Object, name: &NameKey) -> Result<Option<Insta
 fn show_events(view: &mut InstanceView, rows: &[Row]) -> Result<(), Fault> {
     for row in rows {
         match events::shown(row)? {
+            // What hooks were resumed with has a type that nobody knows.
+            (kind, _) if kind.hook().is_some() => {}
             (kind, Some((count, since))) => view.unread.push(UnreadView { kind, count, since }),
             (kind, None) => view.never_sent.push(kind),
         }

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::{
     events,
     fault::Fault,
-    letters,
+    hooks, letters,
     load::{Places, ids},
     rows::{Bytes16, Raw, Tid, call_kind_code, clean, hash, remote_body, uid},
     statements as sql,
@@ -44,6 +44,7 @@ pub(super) async fn plan<'a>(
     events::write(writes, trip).await?;
     controls(writes, now, trip).await?;
     letters::write(writes, now, trip).await?;
+    hooks::write(writes, now, trip).await?;
     rest(writes, now, trip).await?;
     Ok(cleared)
 }

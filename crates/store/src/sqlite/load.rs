@@ -20,7 +20,7 @@ use rusqlite::{Connection, Row, params};
 use super::{
     column, events,
     fault::{Fault, Result},
-    letters,
+    hooks, letters,
 };
 use crate::{answer, fact};
 
@@ -28,7 +28,7 @@ pub(super) const HEAD: &str =
     "SELECT namespace, workflow, id, run, generation, status, instance.epoch, position,
     reports, waits, steps, journal_bytes, deaths, created_at, ended_at, session, lease.epoch, events, unread, keep_complete,
     keep_failed, paused_at, cancel_position, cancel_until, cached_by, cached_position, pin, links, cancel_rollback,
-    compensating_at FROM instance
+    compensating_at, hooks, hooks_until FROM instance
     LEFT JOIN lease ON lease.uid = instance.uid AND lease.subject = ?2
     LEFT JOIN control ON control.uid = instance.uid WHERE instance.uid = ?1";
 const LEASE: &str = "SELECT session, epoch FROM lease WHERE uid = ?1 AND subject = ?2";
@@ -63,6 +63,7 @@ pub(super) fn load(connection: &Connection, needs: &Needs, now: Timestamp) -> Re
     messages(connection, needs, &mut loaded)?;
     events::load(connection, needs, &mut loaded.rows)?;
     letters::load(connection, needs, &mut loaded.rows)?;
+    hooks::load(connection, needs, &mut loaded.rows)?;
     Ok(loaded)
 }
 
@@ -116,6 +117,8 @@ pub(super) fn head(uid: InstanceUid, row: &Row<'_>) -> Result<Head> {
         links: row.get(27)?,
         retention: Own { complete: millis_if_any(row, 19)?, failed: millis_if_any(row, 20)? },
         pin: pin(row, 26)?,
+        hooks: row.get(30)?,
+        hooks_until: column::time_if_any(row, 31)?,
     })
 }
 

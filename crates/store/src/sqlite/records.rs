@@ -26,7 +26,7 @@ const MONTH: Millis = Millis::from_secs(30 * 86_400);
 
 /// What is deleted after how long. A decision that met an instance lasts as long as it, and is not in the index by time
 /// (rule P27). Rejected records are numbered in the order of their times.
-const CLEAN: [(Millis, &str); 4] = [
+const CLEAN: [(Millis, &str); 5] = [
     (
         WEEK,
         "DELETE FROM message_decision WHERE (namespace, workflow, app_id, message_id) IN (
@@ -48,6 +48,11 @@ const CLEAN: [(Millis, &str); 4] = [
         "DELETE FROM session WHERE session IN (
             SELECT session FROM session WHERE ended_at < ?1
             AND NOT EXISTS (SELECT 1 FROM lease WHERE lease.session = session.session) LIMIT ?2)",
+    ),
+    (
+        Millis(0),
+        "DELETE FROM hook WHERE (namespace, token) IN (
+            SELECT namespace, token FROM hook WHERE ended = 1 AND retain_until < ?1 LIMIT ?2)",
     ),
 ];
 

@@ -9,14 +9,15 @@ use everstep_engine::{
 };
 use everstep_protocol::{
     Attribute, AttributeValue, BuildName, InstanceUid, Namespace, Payload, Position, SessionId, Timestamp,
-    WorkflowName,
+    Token, WorkflowName,
     journal::{Compensated, End, Fact, Parked},
 };
 use rusqlite::{Connection, ToSql, params};
 
-use super::{SqliteStore, column, events, fault, journal, letters, load, sessions, transaction};
+use super::{SqliteStore, column, events, fault, hooks, journal, letters, load, sessions, transaction};
 use crate::{
-    Cursor, Error, Filter, InstanceView, Page, RejectedView, Session, StatusWord, UnreadView, Views, WaitView,
+    Cursor, Error, Filter, HookView, InstanceView, Page, RejectedView, Session, StatusWord, UnreadView,
+    Views, WaitView,
 };
 
 const SESSION: &str = "SELECT inbox, open FROM session WHERE session = ?1";
@@ -73,6 +74,26 @@ impl Views for SqliteStore {
         self.viewer.read("listing instances", work).await
     }
 
+    async fn hook(&self, namespace: &Namespace, token: &Token) -> Result<Option<HookView>, Error> {
+        let (namespace, token, now) = (namespace.clone(), token.clone(), self.clock.now());
+        let work =
+            move |connection: &Connection| hooks::shown(connection, &namespace, ("", Some(&token)), 1, now);
+        Ok(self.viewer.read("looking a hook up", work).await?.pop())
+    }
+
+    async fn hooks(
+        &self,
+        namespace: &Namespace,
+        after: Option<&Token>,
+        limit: u32,
+    ) -> Result<Vec<HookView>, Error> {
+        let (namespace, now) = (namespace.clone(), self.clock.now());
+        let after = after.map_or(String::new(), Token::to_string);
+        let work =
+            move |connection: &Connection| hooks::shown(connection, &namespace, (&after, None), limit, now);
+        self.viewer.read("listing hooks", work).await
+    }
+
     async fn rejected(&self, namespace: &Namespace, limit: u32) -> Result<Vec<RejectedView>, Error> {
         let namespace = namespace.clone();
         let work = move |connection: &Connection| rejected(connection, &namespace, limit);
@@ -88,8 +109,11 @@ fn one(connection: &Connection, uid: InstanceUid) -> fault::Result<InstanceView>
         view.compensated = compensated(connection, &view)?;
     }
     let unread = events::unread(connection, uid)?.into_iter();
+    // What hooks were resumed with has a type that nobody knows.
+    let unread = unread.filter(|(kind, _, _)| kind.hook().is_none());
     view.unread = unread.map(|(kind, count, since)| UnreadView { kind, count, since }).collect();
     view.never_sent = events::never_sent(connection, uid)?;
+    view.never_sent.retain(|kind| kind.hook().is_none());
     view.state = state(connection, uid)?;
     view.parent = letters::parent(connection, uid)?;
     (view.children, view.children_total) = letters::children(connection, uid)?;

@@ -13,7 +13,7 @@ use rusqlite::{Connection, params};
 use super::{
     column, events,
     fault::{Fault, Result},
-    letters,
+    hooks, letters,
 };
 use crate::{Error, ErrorKind, StepOver, answer, fact};
 
@@ -129,6 +129,7 @@ pub(super) fn write(connection: &Connection, writes: &Writes, now: Timestamp) ->
     parked(connection, writes)?;
     controls(connection, writes, now)?;
     letters::write(connection, writes, now)?;
+    hooks::write(connection, writes, now)?;
     operations(connection, writes, now)?;
     outbox(connection, &writes.outbox)?;
     Ok(over)

@@ -177,6 +177,7 @@ pub(crate) fn again(n: u64) -> Then {
         seed: [1; 32],
         cancelled: None,
         attributes: Vec::new(),
+        hook: None,
     })
 }
 

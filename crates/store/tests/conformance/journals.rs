@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use everstep_engine::{Writes, batch::JournalRow, rows::Needs};
 use everstep_protocol::{
-    Attempt, Call, CallKind, CallName, Failure, FailureKind, Fingerprint, FunctionName, Generation,
-    InstanceUid, Millis, Payload, Policy, Position, Run, SessionId, Timestamp,
+    Attempt, Call, CallKind, CallName, Failure, FailureKind, Fingerprint, FunctionName, Generation, HookId,
+    InstanceUid, Millis, Payload, Policy, Position, Run, SessionId, Timestamp, Token,
+    hook::{HookRetention, Registration},
     journal::{
-        Attempted, Compensated, Compensating, End, Entry, Fact, Lost, Opened, Outcome, ParkCode, Parked,
-        Patched, Progress, Remote, Reusable, Rollback, Started, Undone, UndoneEnd, Wait,
+        Attempted, Awaiting, Closed, Compensated, Compensating, End, Entry, Fact, HookOutcome, Lost, Opened,
+        Other, Outcome, ParkCode, Parked, Patched, Progress, Received, Registered, Remote, Reusable,
+        Rollback, Started, TakenOver, Undone, UndoneEnd, Wait,
     },
     policy::{Backoff, Limit},
 };
@@ -93,6 +95,48 @@ fn of_saga(loud: &Failure, big: &Payload, policy: Policy) -> Vec<Fact> {
     ]
 }
 
+fn started(input: Payload, generation: u32) -> Fact {
+    Fact::Started(Started {
+        input,
+        seed: std::array::from_fn(|i| i as u8 * 8),
+        generation: Generation(generation),
+        attributes: Vec::new(),
+        hook: Some("order:é".parse().unwrap()),
+    })
+}
+
+/// What hooks write.
+fn of_hooks(loud: &Failure, big: &Payload) -> Vec<Fact> {
+    let token: Token = "order:é".parse().unwrap();
+    let hook = HookId { run: Run(3), position: Position(u64::MAX) };
+    let other = Other { workflow: "orders".parse().unwrap(), id: "o-1".parse().unwrap() };
+    let registered = |outcome| Fact::Registered(Registered { call: call(CallKind::Hook), outcome });
+    let created = Registration {
+        token: token.clone(),
+        retention: Some(HookRetention::For(Millis(1))),
+        metadata: Some(payload("[1.0]")),
+        webhook: None,
+        force: true,
+    };
+    vec![
+        opened(CallKind::Hook, Wait::Hook(created)),
+        opened(CallKind::Payload, Wait::Payload(Awaiting { hook, token: token.clone() })),
+        registered(HookOutcome::Owned { hook, from: Some(other.clone()) }),
+        registered(HookOutcome::Conflict { owner: other.clone() }),
+        registered(HookOutcome::Refused(loud.clone())),
+        Fact::Received(Received {
+            call: call(CallKind::Payload),
+            hook,
+            sequence: 7,
+            id: "r\u{1}".to_owned(),
+            received_at: Timestamp(-1),
+            payload: big.clone(),
+        }),
+        Fact::TakenOver(TakenOver { hook: HookId::START, by: other, by_hook: hook }),
+        Fact::Closed(Closed { call: call(CallKind::Hook), after: Position(3), hook: Some(token) }),
+    ]
+}
+
 pub(crate) async fn every_fact_comes_back_exactly(store: Arc<dyn Store>) {
     let scene = Scene::new(store);
     let policy = Policy {
@@ -128,14 +172,6 @@ pub(crate) async fn every_fact_comes_back_exactly(store: Arc<dyn Store>) {
         sensitive: true,
         ..Failure::new(FailureKind::TimedOut, "a\0\u{1}\"é家")
     };
-    let started = |input: Payload, generation| {
-        Fact::Started(Started {
-            input,
-            seed: std::array::from_fn(|i| i as u8 * 8),
-            generation: Generation(generation),
-            attributes: Vec::new(),
-        })
-    };
     let mut facts = vec![
         started(big.clone(), 1),
         attempted(Outcome::Failed { failure: loud.clone(), retry_at: Some(Timestamp(i64::MAX)) }, policy),
@@ -153,6 +189,7 @@ pub(crate) async fn every_fact_comes_back_exactly(store: Arc<dyn Store>) {
         Fact::Ended(End::Terminated { reason: Some("\0 é".to_owned()) }),
     ];
     facts.extend(of_saga(&loud, &big, policy));
+    facts.extend(of_hooks(&loud, &big));
     for text in texts {
         // What a worker wrote itself is not read again, so some of these need not be valid numbers.
         let text = Payload::from_trusted(text.to_owned());

@@ -6,9 +6,9 @@ use everstep_engine::{
     Answer, Head, Input, Status, Writes,
     batch::{JournalRow, NameRow},
     rows::Needs,
-    start::{Admission, Decided, Start, admit},
+    start::{Admission, Decided, Found, Start, admit},
 };
-use everstep_protocol::{InstanceUid, Timestamp};
+use everstep_protocol::{InstanceUid, Millis, Timestamp};
 use everstep_store::{ErrorKind, Store};
 
 use super::scene::{Scene, ends, message, name_key, start, terminate};
@@ -35,7 +35,9 @@ pub(crate) async fn p27_a_name_is_given_once(store: Arc<dyn Store>) {
 
 /// What a batch writes that has not seen what another has written meanwhile.
 fn unseen(start: &Start) -> Writes {
-    let Admission::Created(head, entry) = admit(start, None, None, Timestamp(1)) else { panic!("it is new") };
+    let Admission::Created(head, entry) = admit(start, Found::default(), Timestamp(1), Millis(1)) else {
+        panic!("it is new")
+    };
     let head: Head = *head;
     let decided = Decided { id: head.id.clone(), answer: Answer::Created };
     Writes {

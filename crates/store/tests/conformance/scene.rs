@@ -180,6 +180,7 @@ pub(crate) fn start(workflow_name: &str, id: &str, input: &str) -> Start {
         attributes: Vec::new(),
         message: None,
         letter: None,
+        hook: None,
     }
 }
 
@@ -279,7 +280,7 @@ impl Reporting {
     }
 
     pub(crate) fn close(mut self, call: &Call, after: Position) -> Self {
-        self.report.closed.push(Closed { call: call.clone(), after });
+        self.report.closed.push(Closed { call: call.clone(), after, hook: None });
         self
     }
 

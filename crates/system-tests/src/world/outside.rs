@@ -50,6 +50,7 @@ impl World {
             pin: None,
             strict: None,
             attributes: Vec::new(),
+            hook: None,
             message: None,
         }
     }

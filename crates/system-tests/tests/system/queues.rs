@@ -143,7 +143,7 @@ on_both! {
             ([pack(&good), b"rest".to_vec()].concat(), Some("application/json"), "body"),
             (format!(r#"{{"workflow":"echo","id":"x","input":"{}"}}"#, "y".repeat(3_000)).into_bytes(), Some("application/json"), "too_large"),
             (vec![0xc1; 64], Some("application/msgpack"), "body"),
-            (br#"{"workflow":"echo","id":"x","token":"t"}"#.to_vec(), Some("application/json"), "not_supported"),
+            (br#"{"workflow":"echo","id":"x","token":"t","hook":{"token":"t"}}"#.to_vec(), Some("application/json"), "hook"),
         ];
         let mut expected: Vec<&str> = Vec::new();
         for number in 0..50 {

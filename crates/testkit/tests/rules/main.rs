@@ -8,6 +8,7 @@ mod bodies;
 mod children;
 mod crashes;
 mod generations;
+mod hooks;
 mod mocks;
 mod replays;
 mod saga;

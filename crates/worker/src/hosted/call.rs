@@ -64,6 +64,8 @@ impl Known {
             | Spec::Event(_)
             | Spec::Patch
             | Spec::Instance(_)
+            | Spec::Hook(_)
+            | Spec::Payload(_)
             | Spec::Rollback { .. } => &null,
         };
         let has_input = matches!(
@@ -121,6 +123,8 @@ impl Known {
             Spec::Child(_) => Input::Child(self.fingerprint),
             Spec::Instance(_) => Input::Instance,
             Spec::Send(_) => Input::Send(self.fingerprint),
+            Spec::Hook(hook) => Input::Hook(hook.token.clone()),
+            Spec::Payload(awaiting) => Input::Payload(awaiting.hook),
             Spec::Rollback { .. } => Input::Rollback,
         }
     }
@@ -188,6 +192,8 @@ impl Known {
                 only_started: child.only_started,
             }),
             Spec::Instance(other) => OpenWait::Instance(other.clone()),
+            Spec::Hook(hook) => OpenWait::Hook(hook.clone()),
+            Spec::Payload(awaiting) => OpenWait::Payload(awaiting.clone()),
             Spec::Send(event) => OpenWait::Send(Sending {
                 to: event.to.clone(),
                 kind: event.kind.clone(),
@@ -292,6 +298,8 @@ impl Known {
             | Spec::Child(_)
             | Spec::Instance(_)
             | Spec::Send(_)
+            | Spec::Hook(_)
+            | Spec::Payload(_)
             | Spec::Rollback { .. } => Policy::default(),
         };
         self.pinned.as_ref().map_or(own, |(_, policy)| *policy)

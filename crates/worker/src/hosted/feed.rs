@@ -45,6 +45,7 @@ impl Hosted {
         let host = Host::new(self.info.clone(), started.seed);
         host.begin_with(&started.attributes);
         host.limit_input(self.env.limits.input_bytes);
+        host.begin_with_hook(started.hook.clone());
         let body = definition.begin(host.workflow(), &started.input);
         self.life = Life::Waiting(host, body);
         self.listen();
@@ -71,6 +72,11 @@ impl Hosted {
             Fed::Nothing | Fed::Unpatched { .. } => {}
             Fed::Resolve { number, result } => self.resolve(number, result, entry.position, out),
             Fed::Deliver { number, event } => self.deliver(number, event, entry.position, out),
+            Fed::Registered { number, outcome } => {
+                self.calls.remove(&number);
+                self.tend(entry.position, out, |host| host.registered(number, outcome));
+            }
+            Fed::LetGo { number } => self.tend(entry.position, out, |host| host.released(number)),
             Fed::Cancel { numbers, failure } => self.cancel(numbers, &failure, entry.position, out),
             Fed::Rollback => self.roll_back(entry.position, out),
         }
@@ -106,7 +112,9 @@ impl Hosted {
                 let (due, remote) = match &opened.wait {
                     Wait::Sleep { until } | Wait::Event { until, .. } => (Some(*until), false),
                     Wait::Remote(_) => (None, true),
-                    Wait::Child(_) | Wait::Instance(_) | Wait::Send(_) => (None, false),
+                    Wait::Child(_) | Wait::Instance(_) | Wait::Send(_) | Wait::Hook(_) | Wait::Payload(_) => {
+                        (None, false)
+                    }
                 };
                 self.waits.insert(opened.call.clone(), Waiting { due, at: entry.at, remote });
                 self.clock = self.clock.max(entry.at);
@@ -137,6 +145,14 @@ impl Hosted {
                 self.waits.remove(&returned.call);
                 self.clock = self.clock.max(entry.at);
             }
+            Fact::Registered(registered) => {
+                self.waits.remove(&registered.call);
+                self.clock = self.clock.max(entry.at);
+            }
+            Fact::Received(received) => {
+                self.waits.remove(&received.call);
+                self.clock = self.clock.max(entry.at);
+            }
             Fact::Closed(closed) => {
                 self.waits.remove(&closed.call);
                 self.clock = self.clock.max(entry.at);
@@ -144,6 +160,7 @@ impl Hosted {
             // An entry of an earlier run: it tells the body nothing, not even the time.
             Fact::Reusable(_) => {}
             Fact::Started(_)
+            | Fact::TakenOver(_)
             | Fact::Patched(_)
             | Fact::Lost(_)
             | Fact::Parked(_)
@@ -162,6 +179,8 @@ impl Hosted {
             Fed::Resolve { number, .. } => self.calls.get(number),
             Fed::Nothing
             | Fed::Deliver { .. }
+            | Fed::Registered { .. }
+            | Fed::LetGo { .. }
             | Fed::Unpatched { .. }
             | Fed::Cancel { .. }
             | Fed::Rollback => None,
@@ -205,6 +224,15 @@ impl Hosted {
         }
     }
 
+    /// Hands the body what is no outcome of a call.
+    fn tend(&mut self, seen: Position, out: &mut Vec<Out>, hand_over: impl FnOnce(&Host) -> bool) {
+        if let Life::Waiting(host, _) = &self.life
+            && hand_over(host)
+        {
+            self.poll(seen, out);
+        }
+    }
+
     fn deliver(&mut self, number: u64, event: Delivered, seen: Position, out: &mut Vec<Out>) {
         self.calls.remove(&number);
         if let Life::Waiting(host, _) = &self.life {
@@ -239,6 +267,12 @@ impl Hosted {
         for (call, position) in polled.untaken {
             self.replay.untaken(call, position);
         }
+        // What a rollback throws away the body did not let go (rule W29): its retention holds.
+        if self.rollback.is_none() {
+            for (number, call, token) in polled.let_go {
+                self.replay.let_go(number, call, token, seen);
+            }
+        }
         match polled.state {
             BodyState::Pending => {}
             BodyState::Done(Ok(output)) => self.over(Life::Done(Ok(output)), out),
@@ -265,8 +299,8 @@ impl Hosted {
     fn again(&mut self, input: Payload, out: &mut Vec<Out>) {
         let Life::Waiting(host, _) = &self.life else { return };
         // Why it was cancelled is known when it is reported.
-        let (seed, attributes) = (host.next_seed(), host.attributes());
-        self.over(Life::Again(Again { input, seed, cancelled: None, attributes }), out);
+        let (seed, attributes, hook) = (host.next_seed(), host.attributes(), host.start_hook());
+        self.over(Life::Again(Again { input, seed, cancelled: None, attributes, hook }), out);
     }
 
     fn made(&mut self, made: Made) {

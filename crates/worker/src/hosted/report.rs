@@ -74,33 +74,39 @@ impl Hosted {
         opens.into_iter().filter_map(|number| self.calls.get(&number)?.open()).collect()
     }
 
-    /// The waits of calls that the body has dropped. Where it has ended or cannot go on they end with it, or stay. A child whose
-    /// call is dropped is given up, whether the body goes on, compensates or has ended (rule P36).
+    /// The waits of calls that the body has dropped, and the hooks that it lets go. Where it has ended or cannot go on waits end with
+    /// it, or stay. A child whose call is dropped is given up, whether the body goes on, compensates or has ended (rule P36).
     fn closes(&mut self) -> Vec<Closed> {
         if !self.is_live() {
             return Vec::new();
         }
         match self.life {
             Life::Waiting(..) => self.replay.next_closed(),
-            // Events that its calls got and it never saw are for the next generation.
+            // Events and payloads that its calls got and it never saw are for the next generation.
             Life::Again(_) => {
                 let mut closed = self.replay.next_closed();
-                closed.retain(|closed| closed.call.kind == CallKind::Event);
+                closed.retain(|closed| {
+                    matches!(closed.call.kind, CallKind::Event | CallKind::Payload) || closed.hook.is_some()
+                });
                 closed
             }
-            Life::Done(_) if self.replay.gives_children_up() => {
+            // A hook that it let go has no retention, which the end would begin (rule H23).
+            Life::Done(_) => {
+                let children = self.replay.gives_children_up();
                 let mut closed = self.replay.next_closed();
-                closed.retain(|closed| closed.call.kind == CallKind::Child);
+                closed.retain(|closed| {
+                    closed.hook.is_some() || (children && closed.call.kind == CallKind::Child)
+                });
                 closed
             }
-            Life::Done(_) | Life::Parked(_) | Life::Unborn => Vec::new(),
+            Life::Parked(_) | Life::Unborn => Vec::new(),
         }
     }
 
     fn report(&mut self, results: Vec<AttemptEnd>, now: Now, out: &mut Vec<Out>) {
         let (opened, closed) = (self.opens(), self.closes());
         let idle = self.reports.is_empty() && !results.iter().any(|end| goes_on(&end.outcome));
-        let then = self.then(idle, &results, &opened, now, out);
+        let then = self.then(idle && !lets_go(&closed), &results, &opened, now, out);
         if then == Then::Continue && results.is_empty() && opened.is_empty() && closed.is_empty() {
             if (self.stop > Stop::No || self.hold) && self.is_quiet() {
                 out.push(self.give_back());
@@ -121,7 +127,7 @@ impl Hosted {
     pub(super) fn report_fold(&mut self, end: AttemptEnd, seen: Position, now: Now, out: &mut Vec<Out>) {
         let (opened, closed) = (self.opens(), self.closes());
         let idle = self.told.starts.is_empty() && self.told.charges.is_empty();
-        let then = self.then(idle, &[], &opened, now, out);
+        let then = self.then(idle && !lets_go(&closed), &[], &opened, now, out);
         let results = vec![end];
         self.send(Draft { seen, results, opened, closed, then, folded: true, part: false }, now, out);
     }
@@ -302,15 +308,22 @@ fn goes_on(outcome: &AttemptOutcome) -> bool {
         || matches!(outcome, AttemptOutcome::Failed { retry_in: Some(delay), .. } if delay.as_u64() == 0)
 }
 
+/// Whether a hook is let go: the body may wait until that is on record.
+fn lets_go(closed: &[Closed]) -> bool {
+    closed.iter().any(|closed| closed.hook.is_some())
+}
+
 const fn is_at_once(wait: &OpenWait) -> bool {
     match wait {
-        OpenWait::Patch | OpenWait::Rollback { .. } => true,
+        // What came of a hook is on record with it, unless its owner is asked first.
+        OpenWait::Hook(_) | OpenWait::Patch | OpenWait::Rollback { .. } => true,
         OpenWait::Sleep(_)
         | OpenWait::SleepUntil(_)
         | OpenWait::Remote(_)
         | OpenWait::Event { .. }
         | OpenWait::Child(_)
         | OpenWait::Instance(_)
+        | OpenWait::Payload(_)
         | OpenWait::Send(_) => false,
     }
 }
@@ -324,6 +337,8 @@ fn due(wait: &OpenWait, now: Timestamp) -> Option<Timestamp> {
         | OpenWait::Patch
         | OpenWait::Child(_)
         | OpenWait::Instance(_)
+        | OpenWait::Hook(_)
+        | OpenWait::Payload(_)
         | OpenWait::Send(_)
         | OpenWait::Rollback { .. } => None,
     }

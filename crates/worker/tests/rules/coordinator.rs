@@ -6,15 +6,18 @@ use std::collections::HashMap;
 use everstep_engine::{
     Answer, Batch, Effect, Head, Input, What, Writes,
     batch::{Loaded, Rules, Verdict},
-    letter::{Letter, NewLetter, Said as Answered},
+    hook::{Claim, HookRow, SentPayload},
+    letter::{Caller, Letter, NewLetter, Said as Answered},
     mailbox::{EventId, KnownEvent, SentEvent},
     place::Room,
     rows::{Rows, Subject},
     start::{NameKey, Start},
 };
 use everstep_protocol::{
-    BuildName, Fingerprint, InstanceUid, Payload, Position, SessionId, Timestamp,
-    journal::{End, Entry, Fact, Outcome},
+    BuildName, Call, CallKind, Fingerprint, HookId, InstanceUid, Payload, Position, Run, SessionId,
+    Timestamp, Token,
+    hook::{Registration, StartHook},
+    journal::{End, Entry, Fact, Other, Outcome},
     message::{CoordinatorItem, Entries, Grant, WorkerItem},
 };
 
@@ -58,6 +61,11 @@ impl Coordinator {
     }
 
     pub fn start(&mut self, workflow: &str, input: &Payload) -> InstanceUid {
+        self.start_with(workflow, input, None)
+    }
+
+    /// Somebody starts an instance, perhaps with a hook.
+    pub fn start_with(&mut self, workflow: &str, input: &Payload, hook: Option<StartHook>) -> InstanceUid {
         let uid = InstanceUid::generate();
         let name = NameKey {
             namespace: "default".parse().unwrap(),
@@ -79,6 +87,7 @@ impl Coordinator {
             attributes: Vec::new(),
             message: None,
             letter: None,
+            hook,
         };
         let (answer, _) = self.apply(&Input::Start(Box::new(start)));
         assert_eq!(answer, Answer::Created);
@@ -102,6 +111,60 @@ impl Coordinator {
         let (answer, said) = self.on(instance, What::Event(event));
         assert_eq!(answer, Answer::Done);
         said
+    }
+
+    /// Somebody resumes a hook; whoever has the token is asked.
+    pub fn resume(&mut self, token: &str, id: &str, payload: &str) -> (Answer, Said) {
+        let token: Token = token.parse().unwrap();
+        let payload = Payload::from_text(payload).unwrap();
+        let (owner, hook) = {
+            let row = &self.rows.hooks[&("default".parse().unwrap(), token.clone())];
+            (row.owner, row.id)
+        };
+        let fingerprint = Fingerprint::of(&payload).unwrap();
+        let sent = SentPayload { token, hook, id: id.to_owned(), payload, fingerprint };
+        self.on(owner, What::Payload(sent))
+    }
+
+    /// Another instance takes a token by force.
+    pub fn take_over(&mut self, token: &str) -> Said {
+        let key = ("default".parse().unwrap(), token.parse().unwrap());
+        let (owner, held) = {
+            let row = &self.rows.hooks[&key];
+            (row.owner, row.id)
+        };
+        let claimant = Other { workflow: "w".parse().unwrap(), id: "claimant".parse().unwrap() };
+        let asked =
+            Registration { token: key.1, retention: None, metadata: None, webhook: None, force: true };
+        let hook = HookId { run: Run(1), position: Position(2) };
+        let claim = Claim { namespace: key.0, claimant, hook, asked, held };
+        let call = Call { kind: CallKind::Hook, name: "order".parse().unwrap(), count: 1 };
+        let caller = Caller { uid: InstanceUid::generate(), run: Run(1), call: call.hash() };
+        let number = self.rows.letters.len() as u64 + 1000;
+        self.rows.letters.insert(number);
+        self.on(owner, What::Letter(Letter { number, caller, said: Answered::Claim(claim) })).1
+    }
+
+    /// Who has a token, as a word; none if it is free.
+    pub fn holder(&self, token: &str) -> Option<String> {
+        let row = self.rows.hooks.get(&("default".parse().unwrap(), token.parse().unwrap()))?;
+        Some(format!("{}{}", row.name.id, if row.ended { " by retention" } else { "" }))
+    }
+
+    /// Another instance, of which nothing else is known, has a token.
+    pub fn hold(&mut self, token: &str) {
+        let row = HookRow {
+            owner: InstanceUid::generate(),
+            name: Other { workflow: "w".parse().unwrap(), id: "other".parse().unwrap() },
+            id: HookId::START,
+            since: self.now,
+            retain_until: None,
+            ended: false,
+            webhook: None,
+            metadata: None,
+            from: None,
+        };
+        self.rows.hooks.insert(("default".parse().unwrap(), token.parse().unwrap()), row);
     }
 
     /// Another instance has answered the call that the last letter of this one is about.
@@ -199,6 +262,7 @@ impl Coordinator {
     }
 
     fn write(&mut self, writes: Writes) {
+        self.write_hooks(&writes);
         for head in writes.created.into_iter().chain(writes.heads) {
             self.heads.insert(head.uid, head);
         }
@@ -252,6 +316,28 @@ impl Coordinator {
             self.rows.parked.remove(uid);
         }
         self.rows.parked.extend(writes.parked.into_iter().map(|(uid, _, parked)| (uid, parked)));
+    }
+
+    fn write_hooks(&mut self, writes: &Writes) {
+        let now = self.now;
+        for uid in &writes.hooks_ended {
+            self.rows
+                .hooks
+                .retain(|_, row| row.owner != *uid || row.retain_until.is_some_and(|until| until > now));
+            for row in self.rows.hooks.values_mut().filter(|row| row.owner == *uid) {
+                row.ended = true;
+            }
+        }
+        for (key, owner, _) in &writes.hook_deletes {
+            let row = self.rows.hooks.remove(key);
+            assert!(row.is_some_and(|row| row.owner == *owner), "{key:?} is another's");
+        }
+        self.rows.hooks.extend(writes.hooks.iter().cloned());
+        for (uid, count) in &writes.hook_counts {
+            if let Some(head) = self.heads.get_mut(uid) {
+                (head.hooks, head.hooks_until) = (count.hooks, count.until);
+            }
+        }
     }
 
     fn say(&self, effect: Effect) -> Said {

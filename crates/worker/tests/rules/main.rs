@@ -7,6 +7,7 @@ mod coordinator;
 mod events;
 mod folding;
 mod generations;
+mod hooks;
 mod hub;
 mod journals;
 mod kept;

@@ -10,6 +10,7 @@ use std::{
 use everstep_engine::{What, retry::Asked};
 use everstep_protocol::{
     BuildName, Failure, FailureKind, InstanceUid, Millis, Payload, SessionId, Timestamp,
+    hook::StartHook,
     journal::{End, Entry, Fact, Outcome, Parked},
     message::{CoordinatorItem, Grant, WorkerItem},
 };
@@ -32,8 +33,16 @@ pub fn crash_at_any_move<T>(registry: impl Fn() -> Registry, output: &T)
 where
     T: DeserializeOwned + PartialEq + std::fmt::Debug,
 {
+    crash_at_any_move_of(|| Rig::new(registry()), output);
+}
+
+/// The same, of an instance that has something to begin with.
+pub fn crash_at_any_move_of<T>(rig: impl Fn() -> Rig, output: &T)
+where
+    T: DeserializeOwned + PartialEq + std::fmt::Debug,
+{
     for caches in [false, true] {
-        let begin = || Rig { caches, ..Rig::new(registry()) };
+        let begin = || Rig { caches, ..rig() };
         let mut moves = 0;
         let mut whole = begin();
         while whole.move_on() {
@@ -90,6 +99,18 @@ impl Rig {
     pub fn with_input(registry: Registry, input: impl Serialize) -> Self {
         let mut co = Coordinator::new();
         let uid = co.start("w", &Payload::encode(&input).unwrap());
+        Self::of(co, uid, registry)
+    }
+
+    /// An instance that is started with this token.
+    pub fn with_token(registry: Registry, token: &str) -> Self {
+        let mut co = Coordinator::new();
+        let hook = StartHook { token: token.parse().unwrap(), retention: None, metadata: None };
+        let uid = co.start_with("w", &Payload::null(), Some(hook));
+        Self::of(co, uid, registry)
+    }
+
+    fn of(co: Coordinator, uid: InstanceUid, registry: Registry) -> Self {
         Self {
             co,
             uid,
@@ -245,6 +266,19 @@ impl Rig {
             self.send(item);
         }
         any
+    }
+
+    /// Somebody resumes a hook, which must be there.
+    pub fn resume(&mut self, token: &str, id: &str, payload: &str) {
+        let (answer, said) = self.co.resume(token, id, payload);
+        assert_eq!(answer, everstep_engine::Answer::Done);
+        self.hear(said);
+    }
+
+    /// What the coordinator says reaches the inbox.
+    pub fn hear(&mut self, said: crate::coordinator::Said) {
+        let session = self.session;
+        self.inbox.extend(said.into_iter().filter(|(to, _)| *to == session).map(|(_, item)| item));
     }
 
     pub fn send(&mut self, item: WorkerItem) {
@@ -405,6 +439,16 @@ impl Rig {
             Fact::Delivered(delivered) => {
                 let call = &delivered.call;
                 format!("delivered {}{} {}", call.name, call.count, delivered.payload.as_str())
+            }
+            Fact::Received(received) => {
+                let call = &received.call;
+                format!("received {}{} {}", call.name, call.count, received.payload.as_str())
+            }
+            Fact::Registered(registered) => {
+                format!("registered {}{}", registered.call.name, registered.call.count)
+            }
+            Fact::Closed(closed) if closed.hook.is_some() => {
+                format!("let go {}{}", closed.call.name, closed.call.count)
             }
             Fact::Closed(closed) => format!("closed {}{}", closed.call.name, closed.call.count),
             Fact::Patched(patched) => format!("patched {}{}", patched.call.name, patched.call.count),

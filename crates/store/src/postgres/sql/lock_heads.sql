@@ -3,7 +3,7 @@
 -- Index: instance_pkey (id = ANY).
 SELECT clock_timestamp(), ctid, id, namespace, workflow, name, run, generation, status, epoch, position, reports, waits,
        steps, journal_bytes, deaths, created_at, ended_at, events, unread, keep_complete, keep_failed,
-       cached_by, cached_position, pin, links
+       cached_by, cached_position, pin, links, hooks, hooks_until
 FROM instance
 WHERE id = ANY($1::uuid[])
 ORDER BY id

@@ -1,0 +1,118 @@
+//! Hooks: created, registered, resumed, taken over.
+
+use everstep_protocol::{
+    HookId, Position,
+    hook::{HookRetention, Registration},
+    journal::{Awaiting, Fact, HookOutcome, Opened, Received, Registered, TakenOver, Wait},
+};
+
+use super::{
+    Error, Line,
+    read::{moment, need, payload},
+    write::raw,
+};
+
+impl Line {
+    pub(super) fn of_created(self, hook: &Registration) -> Self {
+        Self {
+            wait: Some("hook".to_owned()),
+            token: Some(hook.token.clone()),
+            retention: hook.retention.map(|retention| retention.to_string()),
+            payload: hook.metadata.as_ref().map(raw),
+            webhook: hook.webhook.clone(),
+            force: hook.force,
+            ..self
+        }
+    }
+
+    pub(super) fn of_awaiting(self, awaiting: &Awaiting) -> Self {
+        let (token, hook) = (Some(awaiting.token.clone()), Some(awaiting.hook.to_string()));
+        Self { wait: Some("payload".to_owned()), token, hook, ..self }
+    }
+
+    pub(super) fn of_registered(self, outcome: &HookOutcome) -> Self {
+        match outcome {
+            HookOutcome::Owned { hook, from } => Self {
+                outcome: Some("owned".to_owned()),
+                hook: Some(hook.to_string()),
+                instance: from.clone(),
+                ..self
+            },
+            HookOutcome::Conflict { owner } => {
+                Self { outcome: Some("conflict".to_owned()), instance: Some(owner.clone()), ..self }
+            }
+            HookOutcome::Refused(failure) => {
+                Self { outcome: Some("refused".to_owned()), error: Some(Error::of(failure)), ..self }
+            }
+        }
+    }
+
+    pub(super) fn of_received(self, received: &Received) -> Self {
+        Self {
+            hook: Some(received.hook.to_string()),
+            event: Some(received.id.clone()),
+            sequence: Some(received.sequence),
+            received_at: Some(received.received_at.to_string()),
+            payload: Some(raw(&received.payload)),
+            ..self
+        }
+    }
+
+    pub(super) fn of_taken_over(self, taken: &TakenOver) -> Self {
+        Self {
+            hook: Some(taken.hook.to_string()),
+            instance: Some(taken.by.clone()),
+            by_hook: Some(taken.by_hook.to_string()),
+            ..self
+        }
+    }
+
+    pub(super) fn of_hook(self) -> Result<Fact, String> {
+        Ok(match self.kind.as_str() {
+            "registered" => {
+                let call = need("call", self.call.clone())?;
+                Fact::Registered(Registered { call, outcome: self.registered()? })
+            }
+            "received" => Fact::Received(Received {
+                call: need("call", self.call)?,
+                hook: id("hook", self.hook)?,
+                sequence: self.sequence.unwrap_or(0),
+                id: need("event", self.event)?,
+                received_at: moment("received_at", &need("received_at", self.received_at)?)?,
+                payload: payload(&need("payload", self.payload)?)?,
+            }),
+            _ => Fact::TakenOver(TakenOver {
+                hook: id("hook", self.hook)?,
+                by: need("instance", self.instance)?,
+                by_hook: id("by_hook", self.by_hook)?,
+            }),
+        })
+    }
+
+    fn registered(self) -> Result<HookOutcome, String> {
+        Ok(match need("outcome", self.outcome)?.as_str() {
+            "owned" => HookOutcome::Owned { hook: id("hook", self.hook)?, from: self.instance },
+            "conflict" => HookOutcome::Conflict { owner: need("instance", self.instance)? },
+            "refused" => HookOutcome::Refused(need("error", self.error)?.failure()?),
+            other => return Err(format!("outcome: {other:?} is not known")),
+        })
+    }
+
+    pub(super) fn opened_hook(self) -> Result<Opened, String> {
+        let token = need("token", self.token)?;
+        let wait = if self.wait.as_deref() == Some("payload") {
+            Wait::Payload(Awaiting { hook: id("hook", self.hook)?, token })
+        } else {
+            let retention = self.retention.map(|text| HookRetention::parse(&text)).transpose()?;
+            let metadata = self.payload.as_deref().map(payload).transpose()?;
+            let (webhook, force) = (self.webhook, self.force);
+            Wait::Hook(Registration { token, retention, metadata, webhook, force })
+        };
+        let called_after = Position(need("called_after", self.called_after)?);
+        Ok(Opened { call: need("call", self.call)?, called_after, wait, build: self.build })
+    }
+}
+
+fn id(field: &str, text: Option<String>) -> Result<HookId, String> {
+    need(field, text)?.parse().map_err(|error| format!("{field}: {error}"))
+}

@@ -1,0 +1,98 @@
+//! Resuming hooks: whoever has the token is looked up, and decides itself whether it still has it (rules H45 to H50).
+
+use everstep_engine::{Answer, Input, What, hook::SentPayload, start::NameKey};
+use everstep_protocol::{Fingerprint, Namespace, Payload, Token, event::check_payload, journal::Other};
+use everstep_store::HookView;
+
+use super::Handle;
+use crate::Error;
+
+/// How often a token that has moved meanwhile is looked up again.
+const LOOKS: usize = 5;
+
+/// What a hook is resumed with, after the checks at the edge.
+#[derive(Clone, Debug)]
+pub struct ResumeRequest {
+    /// Namespace.
+    pub namespace: Namespace,
+    /// The hook's token.
+    pub token: Token,
+    /// By what a repetition is known (rule H48).
+    pub id: String,
+    /// What it is resumed with.
+    pub payload: Payload,
+}
+
+/// What became of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Resumed {
+    /// This instance has it, now or before: it is durable, and the instance is woken.
+    Accepted(Other),
+    /// Nobody has the token, or only by a retention: nothing was kept (rules H46, H50).
+    NotFound,
+    /// Another payload has this id: nothing was kept.
+    IdTaken,
+    /// The instance has as many unread events as it may: nothing was kept.
+    MailboxFull,
+    /// The token went from hand to hand: nothing was kept, and trying again may help.
+    Moved,
+}
+
+impl Handle {
+    /// Resumes a hook, and answers after the commit that also wakes its owner. The same id with the same payload is kept once.
+    ///
+    /// Errors: [`Error::Unknown`] when the decision did not come in time; repeating with the same id is safe.
+    pub async fn resume_hook(&self, request: ResumeRequest) -> Result<Resumed, Error> {
+        let refused = |reason: String| {
+            let kind = everstep_store::ErrorKind::Refused;
+            Error::Store(everstep_store::Error::new(kind, "check a payload", reason))
+        };
+        check_payload(&request.payload, self.limits().event_bytes)
+            .map_err(|error| refused(error.to_string()))?;
+        let fingerprint = Fingerprint::of(&request.payload).map_err(|error| refused(error.to_string()))?;
+        let ResumeRequest { namespace, token, id, payload } = request;
+        for _ in 0..LOOKS {
+            let found = self.store().hook(&namespace, &token).await?;
+            let Some(HookView { hook, .. }) = found.filter(|view| !view.hook.ended) else {
+                return Ok(Resumed::NotFound);
+            };
+            let sent = SentPayload {
+                token: token.clone(),
+                hook: hook.id,
+                id: id.clone(),
+                payload: payload.clone(),
+                fingerprint,
+            };
+            // What came again since the token was taken over may be known to whom it was taken from.
+            if let Some(from) = &hook.from
+                && let Some(known) = self.known_before(&namespace, from, &sent).await?
+            {
+                return Ok(known);
+            }
+            let input = Input::On { instance: hook.owner, what: What::Payload(sent) };
+            match self.ask("resume a hook", input).await?.answer {
+                Answer::Done => return Ok(Resumed::Accepted(hook.name)),
+                Answer::EventIdTaken => return Ok(Resumed::IdTaken),
+                Answer::MailboxFull => return Ok(Resumed::MailboxFull),
+                // It has moved, was let go of, or its owner has ended: nothing was kept.
+                _ => {}
+            }
+        }
+        Ok(Resumed::Moved)
+    }
+
+    async fn known_before(
+        &self,
+        namespace: &Namespace,
+        from: &Other,
+        sent: &SentPayload,
+    ) -> Result<Option<Resumed>, Error> {
+        let name =
+            NameKey { namespace: namespace.clone(), workflow: from.workflow.clone(), id: from.id.clone() };
+        Ok(match self.on("resume a hook", &name, What::Payload(sent.clone())).await? {
+            Answer::Done => Some(Resumed::Accepted(from.clone())),
+            Answer::EventIdTaken => Some(Resumed::IdTaken),
+            _ => None,
+        })
+    }
+}

@@ -1,0 +1,119 @@
+//! Hooks as they are stored: one row a token that somebody owns (rules H1 to H70).
+//!
+//! | who | does what to a row |
+//! | --- | --- |
+//! | a start, a report that opens a hook | inserts it, if there is none, or one that is free |
+//! | its owner, in a decision of its own | lets it go, keeps it after its end, moves it to a claimant |
+//!
+//! Nobody else ever changes one, so that the owner's head lock protects it. Two claims of a free token meet in its key.
+
+use everstep_protocol::{
+    Fingerprint, HookId, InstanceUid, Millis, Namespace, Payload, Timestamp, Token,
+    hook::{HookRetention, Registration, Webhook},
+    journal::Other,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{head::Head, mailbox::EventId};
+
+/// By what a hook is found.
+pub type TokenKey = (Namespace, Token);
+
+/// A token that an instance owns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HookRow {
+    /// The owner.
+    pub owner: InstanceUid,
+    /// The owner's workflow and id: not in the row itself, since they never change.
+    pub name: Other,
+    /// Which of the owner's hooks.
+    pub id: HookId,
+    /// Since when.
+    pub since: Timestamp,
+    /// Until when it is kept if the owner ends without letting it go.
+    pub retain_until: Option<Timestamp>,
+    /// The owner has ended, and keeps it by its retention alone.
+    pub ended: bool,
+    /// What a webhook answers, if it is one.
+    pub webhook: Option<Webhook>,
+    /// What whoever looks it up reads.
+    pub metadata: Option<Payload>,
+    /// From whom it was taken (rule H70).
+    pub from: Option<Other>,
+}
+
+impl HookRow {
+    /// Whether anybody may claim the token, though nobody has removed the row (rule H19).
+    #[must_use]
+    pub fn is_free(&self, now: Timestamp) -> bool {
+        self.ended && self.retain_until.is_none_or(|until| until <= now)
+    }
+}
+
+/// Why a row is deleted: by its owner, or because it is free. The statement looks again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum HookEnd {
+    /// The owner lets it go, or moves it.
+    Own,
+    /// The owner has ended and its retention is over.
+    Free,
+}
+
+/// What somebody resumes a hook with, after the checks at the edge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SentPayload {
+    /// The token.
+    pub token: Token,
+    /// The hook that had the token when its owner was looked up.
+    pub hook: HookId,
+    /// By what a repetition is known (rule H48).
+    pub id: String,
+    /// What it says.
+    pub payload: Payload,
+    /// The fingerprint of the payload.
+    pub fingerprint: Fingerprint,
+}
+
+impl SentPayload {
+    /// By what it is known among the events of its instance: no application of a user can have this name.
+    pub(crate) fn event_id(&self) -> EventId {
+        EventId { app_id: format!("\u{1}hook:{}", self.token), id: self.id.clone() }
+    }
+}
+
+/// A forced claim on its way between claimant and owner. Stores keep it as it is written here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claim {
+    /// The claimant's namespace.
+    pub namespace: Namespace,
+    /// The claimant.
+    pub claimant: Other,
+    /// The claimant's hook.
+    pub hook: HookId,
+    /// What it asked for.
+    pub asked: Registration,
+    /// The hook that had the token when the claim was made.
+    pub held: HookId,
+}
+
+/// When a retention is over. Not one that is not in the future, or longer than `longest` (rules H30, H54).
+pub(crate) fn retained(
+    retention: Option<HookRetention>,
+    now: Timestamp,
+    longest: Millis,
+) -> Result<Option<Timestamp>, String> {
+    let Some(retention) = retention else { return Ok(None) };
+    let until = retention.until(now);
+    if until <= now {
+        return Err(format!("the retention of the hook ends at {until}, which is not in the future"));
+    }
+    if until > now.plus(longest) {
+        return Err(format!("the retention of the hook ends at {until}, the longest is {longest}"));
+    }
+    Ok(Some(until))
+}
+
+/// An instance's name as others of its namespace know it.
+pub(crate) fn name_of(head: &Head) -> Other {
+    Other { workflow: head.workflow.clone(), id: head.id.clone() }
+}

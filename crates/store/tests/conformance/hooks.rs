@@ -1,0 +1,273 @@
+//! Hooks: each token has one owner, what is kept outlasts its owner's end, and payloads come back in order.
+
+use std::sync::Arc;
+
+use everstep_engine::{
+    Answer, Input, What,
+    hook::{HookRow, SentPayload},
+    rows::Needs,
+    start::Start,
+};
+use everstep_protocol::{
+    Call, CallKind, CallName, Fingerprint, HookId, InstanceUid, Millis, Position, Run, SessionId, Token,
+    hook::{HookRetention, Registration, StartHook, Webhook},
+    journal::{Awaiting, Closed, Fact, HookOutcome, Other},
+    message::{OpenWait, Then},
+};
+use everstep_store::{ErrorKind, Store};
+
+use super::scene::{Reporting, Scene, ends, namespace, payload, sleeping, start, terminate, workflow};
+
+pub(crate) fn token(text: &str) -> Token {
+    text.parse().unwrap()
+}
+
+/// A start that claims a token.
+pub(crate) fn hooked(id: &str, text: &str, retention: Option<u64>) -> Start {
+    let retention = retention.map(|millis| HookRetention::For(Millis(millis)));
+    let hook = StartHook { token: token(text), retention, metadata: Some(payload(r#"{"by":1.50}"#)) };
+    Start { hook: Some(hook), ..start("orders", id, "{}") }
+}
+
+fn owner(id: &str) -> Other {
+    Other { workflow: workflow("orders"), id: id.parse().unwrap() }
+}
+
+async fn begin(scene: &Scene, start: Start) -> (InstanceUid, Answer) {
+    let uid = start.uid;
+    (uid, scene.run(vec![Input::Start(Box::new(start))]).await.answers.remove(0))
+}
+
+async fn held(scene: &Scene, uid: InstanceUid) -> SessionId {
+    let session = SessionId::generate();
+    assert_eq!(scene.on(uid, What::Claim { session, have: None }).await, Answer::Granted);
+    session
+}
+
+async fn report(scene: &Scene, uid: InstanceUid, session: SessionId, opens: Vec<(CallKind, OpenWait)>) {
+    let head = scene.head(uid).await;
+    let named = |kind, count| Call { kind, name: CallName::new("h").unwrap(), count };
+    let mut reporting = Reporting::of(&head, session);
+    for (kind, wait) in opens {
+        reporting = reporting.open(sleeping(&named(kind, head.reports as u32 + 1), wait));
+    }
+    assert_eq!(scene.on(uid, reporting.then(Then::Continue)).await, Answer::Taken);
+}
+
+fn creates(text: &str, force: bool) -> (CallKind, OpenWait) {
+    let asked = Registration { token: token(text), retention: None, metadata: None, webhook: None, force };
+    (CallKind::Hook, OpenWait::Hook(asked))
+}
+
+fn sent(text: &str, hook: HookId, id: &str, value: &str) -> What {
+    let payload = payload(value);
+    let fingerprint = Fingerprint::of(&payload).unwrap();
+    What::Payload(SentPayload { token: token(text), hook, id: id.to_owned(), payload, fingerprint })
+}
+
+async fn row(scene: &Scene, text: &str) -> Option<HookRow> {
+    let tokens = vec![(namespace(), token(text))];
+    scene.load(Needs { tokens, ..Needs::default() }).await.rows.hooks.into_values().next()
+}
+
+async fn outcomes(scene: &Scene, uid: InstanceUid) -> Vec<HookOutcome> {
+    let entries = scene.journal(uid).await.into_iter();
+    entries
+        .filter_map(|entry| match entry.fact {
+            Fact::Registered(registered) => Some(registered.outcome),
+            _ => None,
+        })
+        .collect()
+}
+
+pub(crate) async fn h01_h02_a_token_has_one_owner_which_every_loser_is_told(store: Arc<dyn Store>) {
+    let scene = Scene::new(store);
+    let (uid, answer) = begin(&scene, hooked("o-1", "order:é/1", Some(60_000))).await;
+    assert_eq!(answer, Answer::Created);
+    let (_, answer) = begin(&scene, hooked("o-2", "order:é/1", None)).await;
+    assert_eq!(answer, Answer::HookHeld(owner("o-1")));
+    assert_eq!(scene.store.find(&super::scene::name_key("orders", "o-2")).await.unwrap(), None, "H3");
+    let (_, answer) = begin(&scene, hooked("o-3", "order:É/1", None)).await;
+    assert_eq!(answer, Answer::Created, "tokens differ by their bytes");
+    let kept = row(&scene, "order:é/1").await.unwrap();
+    assert_eq!((kept.owner, &kept.name, kept.id, kept.ended), (uid, &owner("o-1"), HookId::START, false));
+    assert_eq!(kept.metadata, Some(payload(r#"{"by":1.50}"#)));
+    assert_eq!(kept.retain_until, Some(kept.since.plus(Millis(60_000))));
+    let head = scene.head(uid).await;
+    assert_eq!((head.hooks, head.hooks_until), (1, kept.retain_until));
+    let view = scene.store.hook(&namespace(), &token("order:é/1")).await.unwrap().unwrap();
+    assert_eq!(view.hook, kept);
+    let listed = scene.store.hooks(&namespace(), None, 10).await.unwrap();
+    let listed: Vec<_> = listed.iter().map(|view| view.token.as_str()).collect();
+    assert_eq!(listed, ["order:É/1", "order:é/1"]);
+    let after = token("order:É/1");
+    assert_eq!(scene.store.hooks(&namespace(), Some(&after), 10).await.unwrap().len(), 1);
+}
+
+/// Two who have both seen a free token: the later one fails, and nothing of it is written.
+pub(crate) async fn h36_a_token_taken_meanwhile_is_a_conflict(store: Arc<dyn Store>) {
+    let scene = Scene::new(store);
+    let late = hooked("o-2", "t", None);
+    let (key, row) = (
+        (namespace(), token("t")),
+        HookRow {
+            owner: late.uid,
+            name: owner("o-2"),
+            id: HookId::START,
+            since: everstep_protocol::Timestamp(1),
+            retain_until: None,
+            ended: false,
+            webhook: None,
+            metadata: None,
+            from: None,
+        },
+    );
+    begin(&scene, hooked("o-1", "t", None)).await;
+    let writes = everstep_engine::Writes { hooks: vec![(key, row)], ..Default::default() };
+    let error = scene.write(Needs::default(), writes).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    assert_eq!(begin(&scene, late).await.1, Answer::HookHeld(owner("o-1")));
+}
+
+pub(crate) async fn h12_h16_h19_what_has_no_retention_is_free_at_the_end(store: Arc<dyn Store>) {
+    let scene = Scene::new(store);
+    let (free, _) = begin(&scene, hooked("o-1", "free", None)).await;
+    let (long, _) = begin(&scene, hooked("o-2", "long", Some(60_000))).await;
+    let (short, _) = begin(&scene, hooked("o-3", "short", Some(1))).await;
+    for uid in [free, long, short] {
+        scene.on(uid, terminate("op")).await;
+    }
+    assert_eq!(begin(&scene, hooked("o-4", "free", None)).await.1, Answer::Created);
+    assert_eq!(begin(&scene, hooked("o-5", "long", None)).await.1, Answer::HookHeld(owner("o-2")));
+    assert!(row(&scene, "long").await.unwrap().ended);
+    // Its time has passed by now, or does so while this is repeated.
+    let mut count = 6;
+    while begin(&scene, hooked(&format!("o-{count}"), "short", None)).await.1 != Answer::Created {
+        count += 1;
+    }
+    assert!(!row(&scene, "short").await.unwrap().ended);
+    // What is kept for ever so long is not swept; who ended with a short one has nothing left.
+    scene.store.clean(1_000).await.unwrap();
+    assert!(row(&scene, "long").await.is_some());
+    let what = What::Delete { operation: "d".to_owned(), terminate: false };
+    assert_eq!(scene.on(long, what).await, Answer::Done);
+    assert_eq!(row(&scene, "long").await, None, "H55");
+}
+
+pub(crate) async fn h17_h19_what_is_kept_is_looked_up_until_its_time(store: Arc<dyn Store>) {
+    let scene = Scene::new(store);
+    let (uid, _) = begin(&scene, hooked("o-1", "t", Some(200))).await;
+    scene.on(uid, terminate("op")).await;
+    let seen = scene.store.hook(&namespace(), &token("t")).await.unwrap();
+    // A slow machine may be late, and then sees nothing.
+    assert!(seen.is_none_or(|view| view.hook.ended && view.hook.metadata.is_some()));
+    while scene.store.hook(&namespace(), &token("t")).await.unwrap().is_some() {}
+    while scene.store.clean(1_000).await.unwrap() == 0 {}
+    assert_eq!(row(&scene, "t").await, None);
+}
+
+pub(crate) async fn h06_h41_h48_payloads_are_kept_and_come_in_order(store: Arc<dyn Store>) {
+    let scene = Scene::new(store);
+    let (uid, _) = begin(&scene, hooked("o-1", "t", None)).await;
+    for (id, value) in [("a", "1.0"), ("b", "\"é\\u0000\""), ("a", "1.0")] {
+        assert_eq!(scene.on(uid, sent("t", HookId::START, id, value)).await, Answer::Done);
+    }
+    assert_eq!(scene.on(uid, sent("t", HookId::START, "a", "2")).await, Answer::EventIdTaken);
+    assert_eq!(
+        scene.on(uid, sent("t", HookId { run: Run(1), position: Position(9) }, "z", "2")).await,
+        Answer::Moved
+    );
+    let session = held(&scene, uid).await;
+    let awaits =
+        || (CallKind::Payload, OpenWait::Payload(Awaiting { hook: HookId::START, token: token("t") }));
+    for _ in 0..3 {
+        report(&scene, uid, session, vec![awaits()]).await;
+    }
+    assert_eq!(scene.head(uid).await.waits, 1);
+    assert_eq!(scene.on(uid, sent("t", HookId::START, "c", "3")).await, Answer::Done);
+    let received: Vec<_> = scene
+        .journal(uid)
+        .await
+        .into_iter()
+        .filter_map(|entry| match entry.fact {
+            Fact::Received(received) => Some((received.id, received.payload.as_str().to_owned())),
+            _ => None,
+        })
+        .collect();
+    let expected = [("a", "1.0"), ("b", "\"é\\u0000\""), ("c", "3")];
+    assert_eq!(received, expected.map(|(id, value)| (id.to_owned(), value.to_owned())));
+    let view = scene.store.instance(&super::scene::name_key("orders", "o-1")).await.unwrap().unwrap();
+    assert!(view.unread.is_empty() && view.never_sent.is_empty(), "they are no events of anybody's");
+}
+
+pub(crate) async fn h21_h37_h52_a_body_creates_and_lets_go(store: Arc<dyn Store>) {
+    let scene = Scene::new(store);
+    let (one, two) = (scene.start("o-1").await, scene.start("o-2").await);
+    let (first, second) = (held(&scene, one).await, held(&scene, two).await);
+    report(&scene, one, first, vec![creates("t", false), creates("u", false)]).await;
+    report(&scene, two, second, vec![creates("t", false)]).await;
+    assert_eq!(outcomes(&scene, two).await, [HookOutcome::Conflict { owner: owner("o-1") }]);
+    assert_eq!((scene.head(one).await.hooks, scene.head(two).await.hooks), (2, 0));
+    let webhook = Webhook { status: Some(200), ..Webhook::default() };
+    let asked = Registration {
+        token: token("w"),
+        retention: None,
+        metadata: None,
+        webhook: Some(webhook.clone()),
+        force: false,
+    };
+    report(&scene, two, second, vec![(CallKind::Hook, OpenWait::Hook(asked))]).await;
+    assert_eq!(row(&scene, "w").await.unwrap().webhook, Some(webhook));
+    let head = scene.head(one).await;
+    let call = Call { kind: CallKind::Hook, name: CallName::new("h").unwrap(), count: 1 };
+    let mut what = Reporting::of(&head, first).then(Then::Continue);
+    if let What::Report { report, .. } = &mut what {
+        report.closed.push(Closed { call, after: head.position, hook: Some(token("t")) });
+    }
+    assert_eq!(scene.on(one, what).await, Answer::Taken);
+    assert_eq!((row(&scene, "t").await, scene.head(one).await.hooks), (None, 1));
+    assert_eq!(begin(&scene, hooked("o-3", "t", None)).await.1, Answer::Created);
+    let head = scene.head(one).await;
+    scene.on(one, ends(&head, first)).await;
+    assert_eq!(row(&scene, "u").await, None);
+}
+
+pub(crate) async fn h59_h70_a_token_is_moved_by_its_owner(store: Arc<dyn Store>) {
+    let scene = Scene::new(store);
+    let (one, _) = begin(&scene, hooked("o-1", "t", Some(60_000))).await;
+    let two = scene.start("o-2").await;
+    let session = held(&scene, two).await;
+    report(&scene, two, session, vec![creates("t", true)]).await;
+    assert_eq!(row(&scene, "t").await.unwrap().owner, one);
+    let mut after = 0;
+    loop {
+        let mail = scene.store.letters(after, 10).await.unwrap();
+        let Some(posted) = mail.letters.into_iter().next() else { break };
+        after = posted.letter.number;
+        scene.on(posted.to.unwrap(), What::Letter(posted.letter)).await;
+    }
+    let moved = row(&scene, "t").await.unwrap();
+    let hook = HookId { run: Run(1), position: Position(2) };
+    assert_eq!((moved.owner, moved.id, moved.from), (two, hook, Some(owner("o-1"))));
+    assert_eq!(outcomes(&scene, two).await, [HookOutcome::Owned { hook, from: Some(owner("o-1")) }]);
+    let taken = scene.journal(one).await.pop().unwrap().fact;
+    assert!(matches!(taken, Fact::TakenOver(taken) if taken.by == owner("o-2")));
+    scene.on(one, terminate("op")).await;
+    assert!(row(&scene, "t").await.is_some(), "the end of the one before is nothing to it");
+}
+
+pub(crate) async fn p31_a_restart_takes_back_what_is_kept(store: Arc<dyn Store>) {
+    let scene = Scene::new(store);
+    let (uid, _) = begin(&scene, hooked("o-1", "t", Some(60_000))).await;
+    let session = held(&scene, uid).await;
+    report(&scene, uid, session, vec![creates("u", false)]).await;
+    let restart = |id: &str| What::Restart { operation: id.to_owned(), prepared: None };
+    assert_eq!(scene.on(uid, restart("a")).await, Answer::Done);
+    assert_eq!((row(&scene, "u").await, scene.head(uid).await.hooks), (None, 1));
+    scene.on(uid, terminate("b")).await;
+    assert!(row(&scene, "t").await.unwrap().ended);
+    assert_eq!(scene.on(uid, restart("c")).await, Answer::Done);
+    assert!(!row(&scene, "t").await.unwrap().ended);
+    let Fact::Started(started) = scene.journal_of(uid, Run(3)).await.remove(0).fact else { panic!() };
+    assert_eq!(started.hook, Some(token("t")));
+}

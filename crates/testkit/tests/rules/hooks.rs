@@ -1,0 +1,181 @@
+//! Hooks in the kit: resumed from a test, contended for by two instances, taken by force, and none of it changed wherever a worker
+//! crashes (rules P42, P43, H5, H12, H16, H22, H37, H44, H59 to H65). Not here: many coordinators at once.
+
+use everstep::{Either, Error, Hook, Step, Undo, Workflow};
+use everstep_testkit::{
+    HookRetention, HookStart, Kit, KitError, StartHook, Status, TestKit, crash_everywhere,
+};
+
+/// Adds up what the hook is resumed with, until it is 0 or a day has passed.
+async fn sum(cx: Workflow, token: String) -> Result<u64, Error> {
+    let hook: Hook<u64> = cx.hook("numbers").token(token).create()?;
+    if let Some(owner) = hook.conflict().await? {
+        return Err(Error::permanent(owner.id()).named("Duplicate"));
+    }
+    let mut sum = 0;
+    loop {
+        match cx.either(hook.next(), cx.sleep("patience", "1 day")).await {
+            Either::First(Ok(0)) => return Ok(sum),
+            Either::First(Ok(n)) => sum += n,
+            Either::First(Err(error)) => {
+                return match error.hook_taken() {
+                    Some(by) => Err(Error::permanent(by.claimant.id).named("Superseded")),
+                    None => Err(error),
+                };
+            }
+            Either::Second(slept) => return slept.map(|()| sum),
+        }
+    }
+}
+
+/// Takes a token by force and waits for one payload.
+async fn claim(cx: Workflow, token: String) -> Result<(bool, u64), Error> {
+    let hook: Hook<u64> = cx.hook("numbers").token(token).force().create()?;
+    let had_it = hook.conflict().await?.is_none();
+    Ok((had_it, hook.next().await?))
+}
+
+fn kit() -> TestKit {
+    TestKit::new().workflow_fn("sum", sum).workflow_fn("claim", claim)
+}
+
+#[test]
+fn h41_a_test_resumes_a_hook_and_time_jumps_over_what_nobody_resumes() {
+    kit().run(async |kit| {
+        let run = kit.start_instance("sum", "t").await.unwrap();
+        run.reaches(Status::Waiting).await.unwrap();
+        for n in [3, 4, 0] {
+            let owner = kit.resume("t", &n).await.unwrap().unwrap();
+            assert_eq!(owner.id(), run.id());
+        }
+        assert_eq!(run.result::<u64>().await.unwrap(), 7);
+        assert!(kit.resume("t", &1).await.unwrap().is_none(), "its owner has ended");
+        let began = kit.now();
+        let patient = kit.start_instance("sum", "t").await.unwrap();
+        assert_eq!(patient.result::<u64>().await.unwrap(), 0);
+        assert!(kit.now().since(began).as_u64() >= 86_400_000);
+    });
+}
+
+#[test]
+fn h37_two_instances_contend_for_a_token_and_one_has_it() {
+    kit().run(async |kit| {
+        let first = kit.start_instance_as("sum", "first", "t").await.unwrap();
+        first.reaches(Status::Waiting).await.unwrap();
+        let second = kit.start_instance_as("sum", "second", "t").await.unwrap();
+        let error = second.error().await.unwrap();
+        assert_eq!((error.name(), error.message()), ("Duplicate", "first"));
+        kit.resume("t", &0).await.unwrap().unwrap();
+        assert_eq!(first.result::<u64>().await.unwrap(), 0);
+    });
+}
+
+#[test]
+fn h59_h60_h61_h65_force_takes_the_token_down_a_chain_of_owners() {
+    kit().run(async |kit| {
+        let first = kit.start_instance_as("sum", "first", "t").await.unwrap();
+        first.reaches(Status::Waiting).await.unwrap();
+        kit.resume("t", &5).await.unwrap().unwrap();
+        let second = kit.start_instance_as("claim", "second", "t").await.unwrap();
+        let superseded = first.error().await.unwrap();
+        assert_eq!((superseded.name(), superseded.message()), ("Superseded", "second"));
+        let third = kit.start_instance_as("claim", "third", "t").await.unwrap();
+        let superseded = second.error().await.unwrap();
+        assert_eq!(superseded.hook_taken().unwrap().claimant.id, "third");
+        let hook = kit.hook("t").await.unwrap().unwrap();
+        assert_eq!(hook.hook.from.as_ref().map(|from| from.id.as_str()), Some("second"));
+        assert_eq!(kit.resume("t", &9).await.unwrap().unwrap().id(), "third");
+        assert_eq!(third.result::<(bool, u64)>().await.unwrap(), (true, 9));
+        assert!(kit.hook("t").await.unwrap().is_none());
+    });
+}
+
+#[test]
+fn h05_h06_h16_a_start_with_a_token_is_resumed_before_it_has_run_and_keeps_it_afterwards() {
+    let kept = async |cx: Workflow, n: u64| {
+        let hook: Hook<u64> = cx.hook("order").token(format!("order:{n}")).create()?;
+        hook.keep().next().await
+    };
+    TestKit::new().workflow_fn("kept", kept).run(async |kit| {
+        let hook = StartHook {
+            token: "order:1".parse().unwrap(),
+            retention: Some(HookRetention::parse("2 days").unwrap()),
+            metadata: None,
+        };
+        let run = match kit.start_with_hook("kept", hook, &1).await.unwrap() {
+            HookStart::Started(run) => run,
+            HookStart::Held(run) => panic!("{run}"),
+        };
+        assert_eq!(kit.resume("order:1", &7).await.unwrap().unwrap().id(), run.id());
+        assert_eq!(run.result::<u64>().await.unwrap(), 7);
+        let again = kit.start_with_token("kept", "order:1", &1).await.unwrap();
+        assert!(matches!(&again, HookStart::Held(held) if held.id() == run.id()), "{again:?}");
+        assert!(kit.resume("order:1", &8).await.unwrap().is_none(), "a kept owner cannot be resumed");
+        kit.advance("2 days").await.unwrap();
+        assert!(matches!(kit.start_with_token("kept", "order:1", &1).await, Ok(HookStart::Started(_))));
+        kit.resume("order:1", &9).await.unwrap().unwrap();
+    });
+}
+
+/// A rollback throws the body away, which is not what the body does; a cancel is an error that leaves the scope of the guard.
+#[test]
+fn h20_h52_w29_a_rollback_lets_nothing_go_and_a_cancel_does() {
+    let held = async |cx: Workflow, (): ()| {
+        let hook: Hook<u64> = cx.hook("order").token("t").retention("2 days").create()?;
+        let step = cx.step("s", 1u64, async |_: Step, n: u64| Ok::<_, Error>(n));
+        step.compensate(async |_: Step, _: Undo<u64, u64>| Ok::<_, Error>(())).await?;
+        hook.next().await
+    };
+    TestKit::new().workflow_fn("held", held).run(async |kit| {
+        for rolls_back in [false, true] {
+            let run = kit.start_instance("held", &()).await.unwrap();
+            run.reaches(Status::Waiting).await.unwrap();
+            if rolls_back {
+                run.roll_back("no").await.unwrap();
+            } else {
+                run.cancel("no").await.unwrap();
+            }
+            run.end().await.unwrap();
+            let hook = kit.hook("t").await.unwrap();
+            assert_eq!(hook.map(|view| view.hook.ended), rolls_back.then_some(true));
+        }
+    });
+}
+
+#[test]
+fn h40_hooks_come_to_the_same_wherever_the_worker_crashes() {
+    let report = crash_everywhere(|| {
+        let kit =
+            TestKit::new().workflow_fn("sum", sum).workflow_fn("batch", |cx: Workflow, n: u64| async move {
+                let mut outputs = Vec::new();
+                for _ in 0..n {
+                    let hook: Hook<u64> = cx.hook("part").token("part").create()?;
+                    let got = hook.next().await?;
+                    outputs
+                        .push(cx.step("double", got, async |_: Step, n: u64| Ok::<_, Error>(n * 2)).await?);
+                }
+                Ok::<_, Error>(outputs)
+            });
+        (kit, async |kit: Kit| {
+            let run = kit.start_instance_as("batch", "one", &3).await.unwrap();
+            for n in 1..=3u64 {
+                // The token is free between two parts, so a payload is sent until somebody has it.
+                while kit.resume("part", &n).await.unwrap().is_none() {
+                    kit.settle().await.unwrap();
+                }
+                let _: u64 = run.step(("double", n as u32)).await.unwrap();
+            }
+            run.result::<Vec<u64>>().await.unwrap()
+        })
+    });
+    assert!(report.points.len() > 5, "{report:?}");
+}
+
+#[test]
+fn p42_what_cannot_be_asked_is_refused() {
+    kit().run(async |kit| {
+        assert!(matches!(kit.resume("", &1).await, Err(KitError::Invalid(_))));
+        assert!(matches!(kit.start_with_token("none", "t", &1).await, Err(KitError::NotStarted { .. })));
+        assert!(kit.resume("nobody", &1).await.unwrap().is_none());
+    });
+}
