@@ -4,6 +4,8 @@
 mod fold;
 mod hooks;
 mod letters;
+mod overlay;
+mod starts;
 mod writes;
 
 use std::{
@@ -12,7 +14,7 @@ use std::{
 };
 
 use everstep_protocol::{
-    InstanceUid, Namespace, Position, SessionId, Timestamp,
+    InstanceUid, Position, SessionId, Timestamp,
     journal::{Entry, Fact, ParkCode, Parked},
     limits::Limits,
     message::{CoordinatorItem, FenceReason, Then},
@@ -27,11 +29,9 @@ use crate::{
     effect::{Answer, Change, Decision, Effect},
     head::Head,
     input::{Input, What},
-    letter::DEPTH_MAX,
-    mailbox::{KnownEvent, SentEvent},
-    place::{Place, Room, Taker},
+    place::{Place, Room},
     rows::{Control, Rows, Subject},
-    start::{Admission, Decided, Existing, Found, MessageKey, NameKey, Start, admit, claimed},
+    start::{Decided, Existing, MessageKey, NameKey, Start, admit},
 };
 
 /// What a store has locked and loaded for a batch.
@@ -80,9 +80,6 @@ pub enum Verdict {
     /// The decision on a start failed, which is a bug: nothing was created, and the start is to be rejected (rule W20).
     Broken,
 }
-
-/// How a start is decided.
-type Admit = fn(&Start, Found<'_>, Timestamp, everstep_protocol::Millis) -> Admission;
 
 /// A batch in the making.
 #[derive(Debug)]
@@ -187,92 +184,6 @@ impl Batch {
         self.record(head, decision)
     }
 
-    fn start(&mut self, start: &Start, room: &mut Room, admit: Admit) -> Verdict {
-        if start.letter.as_ref().is_some_and(|letter| !self.is_there(letter)) {
-            return Verdict::Decided(Answer::Nothing);
-        }
-        if let Some(letter) = &start.letter
-            && start.input.len() as u64 > self.rules.limits.input_bytes
-        {
-            let failure = letters::too_large(start.input.len() as u64, self.rules.limits.input_bytes);
-            return Verdict::Decided(self.undelivered(letter, &failure));
-        }
-        if let Some(letter) = &start.letter
-            && letter.said.depth() > DEPTH_MAX
-        {
-            return Verdict::Decided(self.undelivered(letter, &letters::too_deep()));
-        }
-        let earlier = start.message.as_ref().and_then(|key| self.loaded.messages.get(key));
-        // An earlier input of the batch may have ended it.
-        let existing = self.loaded.names.get(&start.name).map(|existing| Existing {
-            status: self.loaded.heads.get(&existing.uid).map_or(existing.status, |head| head.status),
-            ..existing.clone()
-        });
-        let (now, longest) = (self.loaded.now, self.rules.limits.hook_retention);
-        let hook = start
-            .hook
-            .as_ref()
-            .and_then(|hook| self.loaded.rows.hooks.get(&(start.name.namespace.clone(), hook.token.clone())));
-        let found = Found { earlier, existing: existing.as_ref(), hook };
-        let decided = match catch_unwind(AssertUnwindSafe(|| admit(start, found, now, longest))) {
-            Err(_) => return Verdict::Broken,
-            Ok(Admission::Known(decided)) => {
-                self.met(start, existing.as_ref(), &decided.answer);
-                decided
-            }
-            Ok(Admission::Created(head, _)) if start.strict && !serves(room, &head) => {
-                // Nothing is kept: the same start may be sent again.
-                return Verdict::Started(Decided { id: start.name.id.clone(), answer: Answer::NotServed });
-            }
-            Ok(Admission::Created(head, entry)) => {
-                self.create(start, &head, *entry, room);
-                Decided { id: start.name.id.clone(), answer: Answer::Created }
-            }
-        };
-        self.remember(start, &decided);
-        Verdict::Started(decided)
-    }
-
-    /// A new instance is written like any other change: its head and name first, then what makes it run.
-    fn create(&mut self, start: &Start, head: &Head, entry: Entry, room: &mut Room) {
-        let existing = Existing { uid: head.uid, fingerprint: start.fingerprint, status: head.status };
-        self.loaded.names.insert(start.name.clone(), existing);
-        self.loaded.heads.insert(head.uid, head.clone());
-        self.fold.create(head, &start.name, start.fingerprint);
-        if head.pin.is_some() {
-            self.fold.pin(head);
-        }
-        self.fold.attributes(head, &start.attributes);
-        if !start.attributes.is_empty() {
-            self.loaded.rows.attributed.insert(head.uid);
-        }
-        let place = room.take(&head.namespace, &head.workflow, head.pin.as_ref(), None);
-        let taker = match place {
-            Place::Direct(session) => room.taker(session, head, head.pin.as_ref()),
-            Place::Queue => None,
-        };
-        let mut decision = runnable(head.clone(), entry, place, taker);
-        if let Some(hook) = &start.hook {
-            let key = (start.name.namespace.clone(), hook.token.clone());
-            decision.changes.extend(claimed(hook, head, self.loaded.rows.hooks.get(&key)));
-            self.fold.hook_count(head);
-        }
-        if let Some(letter) = &start.letter {
-            letters::born(letter, start, &mut decision);
-        }
-        self.settle_credit(place, &decision.effects, room);
-        self.record(head, decision);
-    }
-
-    fn remember(&mut self, start: &Start, decided: &Decided) {
-        if let Some(key) = &start.message
-            && !self.loaded.messages.contains_key(key)
-        {
-            self.loaded.messages.insert(key.clone(), decided.clone());
-            self.fold.message(key.clone(), decided.clone());
-        }
-    }
-
     fn settle_credit(&mut self, place: Place, effects: &[Effect], room: &mut Room) {
         if let Place::Direct(session) = place {
             let used = effects.iter().any(|effect| matches!(effect, Effect::Grant { direct: true, .. }));
@@ -310,7 +221,7 @@ impl Batch {
             }
             self.fold.change(before, &head, &change, &self.loaded.rows, self.loaded.now);
             gone |= matches!(change, Change::Delete(_));
-            overlay(&mut self.loaded.rows, &head.namespace, head.uid, change, self.loaded.now);
+            overlay::overlay(&mut self.loaded.rows, &head.namespace, head.uid, change, self.loaded.now);
         }
         if gone {
             self.forget(&head);
@@ -416,43 +327,6 @@ const fn may_place(what: &What) -> bool {
     }
 }
 
-/// Whether a live session serves the workflow of an instance, with the build that it is pinned to.
-fn serves(room: &Room, head: &Head) -> bool {
-    room.serves(&head.namespace, &head.workflow, head.pinned_to())
-}
-
-/// A new instance begins to run: the same two ways as any other that becomes runnable.
-fn runnable(mut head: Head, entry: Entry, place: Place, taker: Option<Taker>) -> Decision {
-    let mut changes = Vec::new();
-    let effect = match place {
-        Place::Direct(session) => {
-            head.epoch = head.epoch.next();
-            head.pin = taker.and_then(Taker::pin).or(head.pin);
-            changes.push(Change::Lease(Subject::INSTANCE, crate::rows::Lease { session, epoch: head.epoch }));
-            let entries = vec![entry.clone()];
-            Effect::Grant { session, head: Box::new(head.clone()), direct: true, after: Position(0), entries }
-        }
-        Place::Queue => {
-            changes.push(Change::Ready(Subject::INSTANCE, None));
-            Effect::Offer {
-                namespace: head.namespace.clone(),
-                workflow: head.workflow.clone(),
-                build: head.pinned_to().cloned(),
-                instance: head.uid,
-                kept_by: None,
-            }
-        }
-    };
-    Decision {
-        head: Some(head),
-        last: Vec::new(),
-        entries: vec![entry],
-        changes,
-        effects: vec![effect],
-        answer: Answer::Created,
-    }
-}
-
 /// The decision itself panicked: a broken invariant inside one instance parks that instance, and its holder is told to stop.
 fn broken(head: &Head, rows: &Rows, now: Timestamp) -> Decision {
     // One that is parked already asks its question once, however often what breaks it comes again.
@@ -499,148 +373,5 @@ fn unpaused(rows: &Rows, head: &Head) -> Vec<Change> {
             vec![change, Change::WaitsDue]
         }
         _ => Vec::new(),
-    }
-}
-
-/// What later inputs of the batch see.
-fn overlay(rows: &mut Rows, namespace: &Namespace, uid: InstanceUid, change: Change, now: Timestamp) {
-    match change {
-        Change::Lease(subject, lease) => {
-            rows.leases.insert((uid, subject), lease);
-        }
-        Change::LeaseEnd(subject) => {
-            rows.leases.remove(&(uid, subject));
-        }
-        Change::Ready(subject, _) => {
-            rows.ready.insert((uid, subject));
-        }
-        Change::ReadyEnd(subject) => {
-            rows.ready.remove(&(uid, subject));
-        }
-        Change::Wait(wait) => {
-            rows.waits.insert((uid, wait.call.hash()), wait);
-        }
-        Change::WaitEnd(call) => {
-            rows.waits.remove(&(uid, call));
-        }
-        Change::Remote(row) => {
-            rows.remotes.insert((uid, row.call.hash()), row);
-        }
-        Change::RemoteEnd(call) => {
-            rows.remotes.remove(&(uid, call));
-        }
-        Change::Everything => {
-            rows.leases.retain(|(other, _), _| *other != uid);
-            rows.ready.retain(|(other, _)| *other != uid);
-            rows.waits.retain(|(other, _), _| *other != uid);
-            rows.remotes.retain(|(other, _), _| *other != uid);
-            rows.parked.remove(&uid);
-            rows.controls.remove(&uid);
-        }
-        Change::Calls => {
-            rows.leases.retain(|(other, subject), _| *other != uid || *subject == Subject::INSTANCE);
-            rows.ready.retain(|(other, subject)| *other != uid || *subject == Subject::INSTANCE);
-            rows.waits.retain(|(other, _), _| *other != uid);
-            rows.remotes.retain(|(other, _), _| *other != uid);
-        }
-        Change::WaitsDue => {
-            for wait in rows.waits.iter_mut().filter(|((other, _), _)| *other == uid).map(|(_, wait)| wait) {
-                wait.due_at = wait.due_at.map(|at| at.max(now));
-            }
-        }
-        Change::Control(control) => {
-            rows.controls.insert(uid, control);
-        }
-        Change::ControlEnd => {
-            rows.controls.remove(&uid);
-        }
-        Change::Ended(at) => {
-            rows.expiries.insert(uid, at);
-        }
-        Change::EndedNoMore => {
-            rows.expiries.remove(&uid);
-        }
-        Change::Park(parked) => {
-            rows.parked.insert(uid, parked);
-        }
-        Change::ParkEnd => {
-            rows.parked.remove(&uid);
-        }
-        Change::Operation(operation, answer) => {
-            rows.operations.insert((uid, operation), answer);
-        }
-        Change::Event(row) => {
-            let SentEvent { id, kind, key, fingerprint, .. } = row.event.clone();
-            rows.event_ids.insert((uid, id), KnownEvent { kind, key, fingerprint });
-            rows.events.insert((uid, row.sequence), row);
-        }
-        Change::Delivery { sequence, delivery, .. } => {
-            if let Some(row) = rows.events.get_mut(&(uid, sequence)) {
-                row.delivery = delivery;
-            }
-        }
-        Change::LetterEnd(number) => {
-            rows.letters.remove(&number);
-        }
-        Change::Parent(parent) => {
-            rows.parents.insert(uid, parent);
-        }
-        Change::Attribute(_) => {
-            rows.attributed.insert(uid);
-        }
-        Change::Hook(..) | Change::HookEnd(..) | Change::HooksEnded | Change::HooksDrop => {
-            hooks::overlay(rows, namespace, uid, change, now);
-        }
-        Change::Delete(_) => rows.hooks.retain(|_, row| row.owner != uid),
-        // No decision reads them.
-        Change::Attributes(_)
-        | Change::State(_)
-        | Change::Outbox(_)
-        | Change::Cut(_)
-        | Change::Letter(_)
-        | Change::Cascade(_)
-        | Change::Child(_)
-        | Change::ChildOver(_)
-        | Change::Watcher(_)
-        | Change::Conclude(_) => {}
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    //! Proves what becomes of a start whose decision panics. Not: what starts come to; see `tests/decide_start.rs`.
-    use everstep_protocol::{Fingerprint, InstanceId, Payload, WorkflowName};
-
-    use super::*;
-
-    fn start(id: &str) -> Start {
-        let workflow = WorkflowName::new("orders").unwrap();
-        let id = InstanceId::new(id).unwrap();
-        Start {
-            uid: InstanceUid(uuid::Uuid::from_u128(id.as_str().len() as u128)),
-            name: NameKey { namespace: Namespace::default(), workflow, id },
-            input: Payload::null(),
-            fingerprint: Fingerprint::of(&Payload::null()).unwrap(),
-            seed: [0; 32],
-            retention: crate::retention::Own::default(),
-            pin: None,
-            strict: false,
-            attributes: Vec::new(),
-            message: None,
-            letter: None,
-            hook: None,
-        }
-    }
-
-    #[test]
-    fn w20_a_panicking_start_is_broken_and_creates_nothing_and_the_batch_lives_on() {
-        let (mut batch, mut room) = (Batch::new(Loaded::default(), Rules::default()), Room::default());
-        let broken = batch.start(&start("a"), &mut room, |_, _, _, _| panic!("a bug"));
-        assert_eq!(broken, Verdict::Broken);
-        let other = batch.apply(&Input::Start(Box::new(start("bb"))), &mut room);
-        assert!(matches!(other, Verdict::Started(Decided { answer: Answer::Created, .. })));
-        let (writes, effects, _) = batch.finish(&mut room);
-        let ids: Vec<_> = writes.created.iter().map(|head| head.id.as_str()).collect();
-        assert_eq!((ids, effects.len()), (vec!["bb"], 0));
     }
 }

@@ -1,16 +1,20 @@
 //! The journal: the ordered record of one run of an instance. An entry says what happened, never what the code looked like.
 
+mod hooks;
+mod parked;
 mod saga;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::saga::{
-    COMPENSATIONS_LISTED, Compensated, Compensating, Marks, Reusable, Rollback, Undone, UndoneEnd,
+pub use self::{
+    hooks::{Awaiting, HookOutcome, Received, Registered, TakenOver},
+    parked::{ParkCode, Parked},
+    saga::{COMPENSATIONS_LISTED, Compensated, Compensating, Marks, Reusable, Rollback, Undone, UndoneEnd},
 };
 use crate::{
     Attempt, Attribute, BuildName, Call, CallHash, EventKey, EventType, Failure, Fingerprint, FunctionName,
-    Generation, HookId, InstanceId, Millis, Payload, Policy, Pool, Position, SessionId, StepKey, Timestamp,
-    Token, WorkflowName, hook::Registration,
+    Generation, InstanceId, Millis, Payload, Policy, Pool, Position, SessionId, StepKey, Timestamp, Token,
+    WorkflowName, hook::Registration,
 };
 
 /// One entry of a journal.
@@ -215,74 +219,6 @@ pub enum Wait {
     Payload(Awaiting),
 }
 
-/// A wait for what a hook is resumed with. It has no time of its own: it ends when a payload comes, and is `fired` if the hook is
-/// over and nothing unread is left of it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Awaiting {
-    /// Which hook: as it was registered, or [`HookId::START`].
-    pub hook: HookId,
-    /// Its token.
-    pub token: Token,
-}
-
-/// What came of a hook that the body created.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Registered {
-    /// The call that created it.
-    pub call: Call,
-    /// What came of it.
-    pub outcome: HookOutcome,
-}
-
-/// What came of a hook.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum HookOutcome {
-    /// The token is the instance's.
-    Owned {
-        /// The hook's id: of this creation, or of the one before by this very instance that goes on (rule H40).
-        hook: HookId,
-        /// From whom it was taken (rule H70).
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        from: Option<Other>,
-    },
-    /// Another instance has the token (rules H32, H37).
-    Conflict {
-        /// Which one.
-        owner: Other,
-    },
-    /// It cannot be had as it was asked for.
-    Refused(Failure),
-}
-
-/// What a hook was resumed with, as the call that waited for it got it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Received {
-    /// The call that waited.
-    pub call: Call,
-    /// The hook.
-    pub hook: HookId,
-    /// Its number among the events and payloads of the instance, from 1, in the order in which they were accepted.
-    pub sequence: u64,
-    /// Its sender's id for it.
-    pub id: String,
-    /// When it was accepted.
-    pub received_at: Timestamp,
-    /// What it says.
-    pub payload: Payload,
-}
-
-/// Another instance has taken the token of a hook: what was accepted before is still received, then its waits fail.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TakenOver {
-    /// The hook that is over.
-    pub hook: HookId,
-    /// Who has the token now.
-    pub by: Other,
-    /// That one's hook.
-    pub by_hook: HookId,
-}
-
 /// An instance that another one starts (rule P36). It is in the namespace of its parent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Child {
@@ -416,64 +352,6 @@ pub struct Progress {
     pub attempt: Attempt,
     /// What it told.
     pub told: Payload,
-}
-
-/// Why an instance is parked.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Parked {
-    /// What kind of trouble.
-    pub code: ParkCode,
-    /// A sentence that names the entry and what the code asked for.
-    pub message: String,
-}
-
-/// The kinds of trouble that park an instance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ParkCode {
-    /// Replay asks for something the journal contradicts (rule P41).
-    JournalMismatch,
-    /// The body panicked (rule W34).
-    BodyPanicked,
-    /// The body awaited something that is not a step, sleep or wait (rule W30).
-    ForeignAwait,
-    /// A suspend left nothing to wait for (rule W3).
-    NothingToWaitFor,
-    /// Its holders died again and again without progress (rule W11).
-    Poison,
-    /// An invariant of the engine is broken for this instance.
-    Broken,
-    /// A step with attempts but no outcome is called with another input (rule P8).
-    InputChanged,
-    /// A journal entry or payload cannot be read.
-    Unreadable,
-    /// A rollback has to take back a step for which the code no longer registers a compensation (rule P39).
-    CompensationMissing,
-}
-
-crate::every! {
-    /// Every code.
-    pub ParkCode:
-        JournalMismatch, BodyPanicked, ForeignAwait, NothingToWaitFor, Poison, Broken, InputChanged, Unreadable,
-        CompensationMissing,
-}
-
-impl ParkCode {
-    /// The word shown to people and used in filters.
-    #[must_use]
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::JournalMismatch => "journal_mismatch",
-            Self::BodyPanicked => "body_panicked",
-            Self::ForeignAwait => "foreign_await",
-            Self::NothingToWaitFor => "nothing_to_wait_for",
-            Self::Poison => "poison",
-            Self::Broken => "broken",
-            Self::InputChanged => "input_changed",
-            Self::Unreadable => "unreadable",
-            Self::CompensationMissing => "compensation_missing",
-        }
-    }
 }
 
 /// How an instance ended.
