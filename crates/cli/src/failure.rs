@@ -48,6 +48,9 @@ impl Failure {
                 Self::Unreachable { url, reason, advice: advice.to_owned() }
             }
             Error::Alien { url, status, .. } => {
+                // With its words, where it has some.
+                let status = reqwest::StatusCode::from_u16(status)
+                    .map_or_else(|_| status.to_string(), |status| status.to_string());
                 Self::Other(anyhow::anyhow!("{url} answered {status}; is it an everstep coordinator?"))
             }
             Error::Name(_) | Error::Attributes(_) | Error::Value { .. } => Self::Usage(error.to_string()),

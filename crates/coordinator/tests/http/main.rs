@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail tests")]
 
 mod bulk;
+mod hooks;
 mod rig;
 
 use std::sync::Arc;

@@ -9,6 +9,7 @@ mod children;
 mod control;
 mod events;
 mod generations;
+mod hooks;
 mod instances;
 mod leases;
 mod long;
