@@ -22,7 +22,8 @@ async fn h01_h11_h32_a_start_claims_its_token_and_a_second_is_told_who_has_it() 
     // The same start again is the owner's own.
     assert_eq!(rig.post(INSTANCES, start).await.status, 200);
     let refused = rig.post(INSTANCES, r#"{"id":"o-2","hook":{"token":"order:17"}}"#).await;
-    assert!(refused.problem(409, "hook_held").contains("o-1"), "{}", refused.body);
+    refused.problem(409, "hook_held");
+    assert!(refused.json()["hint"].as_str().is_some_and(|hint| hint.contains("o-1")), "{}", refused.body);
     assert_eq!(refused.json()["owner"], json!({ "workflow": "fulfil", "id": "o-1" }));
     assert_eq!(rig.get(&format!("{INSTANCES}/o-2")).await.status, 404, "nothing of it is there (rule H03)");
     let held = rig.get(HOOK).await.json();
@@ -76,7 +77,7 @@ async fn h30_h54_what_is_wrong_with_a_hook_is_named_and_nothing_is_created() {
     let rig = Rig::new().await;
     for (hook, status, code, named) in [
         (r#"{"token":""}"#, 400, "name", "token"),
-        (r#"{"token":"t","retention":"0s"}"#, 422, "hook", "retention"),
+        (r#"{"token":"t","retention":"0s"}"#, 400, "body", "retention 0"),
         (r#"{"token":"t","retention":"400 days"}"#, 422, "rejected", "retention"),
     ] {
         let refused = rig.post(INSTANCES, &format!(r#"{{"id":"o-1","hook":{hook}}}"#)).await;
