@@ -1,7 +1,7 @@
 //! The `everstep` command, as a library so that the demo and tests can use its parts.
 //!
 //! It wires and shows; it decides nothing. Only `migrate`, `coordinator` and `dev` open a store (rule W13); everything
-//! else speaks HTTP through [`client`]. The environment is read in one module, [`settings`].
+//! else speaks HTTP through [`everstep_client`]. The environment is read in one module, [`settings`].
 
 pub mod answer;
 pub mod args;
