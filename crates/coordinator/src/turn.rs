@@ -28,6 +28,9 @@ use crate::{
     shared::{Rejection, Shared},
 };
 
+/// After so many conflicts a batch is run in halves.
+const CONFLICTS_MAX: u32 = 10;
+
 /// Why a start is rejected whose decision panicked.
 const BROKEN: &str = "the decision on this start failed, which is a bug of the engine; nothing was created";
 
@@ -83,7 +86,7 @@ pub(crate) async fn turn(shared: Arc<Shared>, batch: Vec<Arrival>) -> Finished {
 /// One transaction. An error means that the store will never take these rows; what may be repeated is repeated here.
 async fn commit(shared: &Arc<Shared>, inputs: &Arc<Vec<Input>>) -> Result<Decided, String> {
     let mut pause = Duration::from_millis(50);
-    let mut conflicts = 0;
+    let mut conflicts = 0_u32;
     loop {
         let mut needs = Needs::default();
         for input in inputs.iter() {
@@ -109,7 +112,12 @@ async fn commit(shared: &Arc<Shared>, inputs: &Arc<Vec<Input>>) -> Result<Decide
         shared.metrics.batch_failures.with_label_values(&[kind_word(error.kind())]).inc();
         match error.kind() {
             ErrorKind::Conflict if conflicts < 5 => conflicts += 1,
+            // Whatever goes on conflicting waits by itself, and holds up nobody else's work.
+            ErrorKind::Conflict if conflicts >= CONFLICTS_MAX && inputs.len() > 1 => {
+                return Err(error.to_string());
+            }
             ErrorKind::Unavailable | ErrorKind::Conflict | ErrorKind::NotMigrated | ErrorKind::InUse => {
+                conflicts += u32::from(error.kind() == ErrorKind::Conflict);
                 tracing::warn!(%error, inputs = inputs.len(), "a batch was not committed, it is run again");
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(Duration::from_secs(2));

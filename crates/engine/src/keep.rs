@@ -6,8 +6,8 @@
 use std::collections::{HashMap, HashSet};
 
 use everstep_protocol::{
-    Call, CallKind, Position,
-    journal::{Attempted, Entry, Fact, Lost, Opened, Patched, Wait},
+    Call, CallKind, HookId, Position,
+    journal::{Attempted, Closed, Entry, Fact, Lost, Opened, Patched, Wait},
 };
 
 use crate::reuse::compensated;
@@ -56,10 +56,15 @@ pub fn keep(entries: &[Entry], step: &Call) -> Option<Vec<Entry>> {
                 (entry.position < cut).then(|| Fact::Lost(Lost { counts: false, ..lost.clone() }))
             }
             Fact::Parked(_) | Fact::Retried => (entry.position < cut).then(|| entry.fact.clone()),
+            // That a hook was let go of is what the body waits for with `dispose`.
+            Fact::Closed(closed) if closed.hook.is_some() => {
+                (entry.position < cut).then(|| entry.fact.clone())
+            }
+            // It tells the body nothing by itself, but is why an await that is kept has failed.
+            Fact::TakenOver(taken) => (taken.hook == HookId::START).then(|| entry.fact.clone()),
             // A wait that was dropped has no outcome, so nothing of it is kept.
             // The rollback is over with its run. A restart from a step runs the others: it takes nothing over.
             Fact::Closed(_)
-            | Fact::TakenOver(_)
             | Fact::Cancelled(_)
             | Fact::Continued(_)
             | Fact::Ended(_)
@@ -85,10 +90,16 @@ fn only_started(entries: &[Entry]) -> impl Iterator<Item = Call> {
     })
 }
 
-/// The calls that created a hook of their own.
+/// The calls that created a hook of their own, and those that awaited its payloads: numbered when they were made, they begin only
+/// once their hook is known, which is not kept.
 fn hooks(entries: &[Entry]) -> impl Iterator<Item = Call> {
     entries.iter().filter_map(|entry| match &entry.fact {
         Fact::Opened(Opened { call, wait: Wait::Hook(_), .. }) => Some(call.clone()),
+        Fact::Opened(Opened { call, wait: Wait::Payload(awaiting), .. })
+            if awaiting.hook != HookId::START =>
+        {
+            Some(call.clone())
+        }
         _ => None,
     })
 }
@@ -201,11 +212,14 @@ impl Moved {
                 let called_after = self.now_at(patched.called_after);
                 Fact::Patched(Patched { called_after, ..patched })
             }
+            Fact::Closed(closed) => {
+                let after = self.now_at(closed.after);
+                Fact::Closed(Closed { after, ..closed })
+            }
             other @ (Fact::Started(_)
             | Fact::Fired { .. }
             | Fact::Delivered(_)
             | Fact::Returned(_)
-            | Fact::Closed(_)
             | Fact::Registered(_)
             | Fact::Received(_)
             | Fact::TakenOver(_)

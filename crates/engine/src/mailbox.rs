@@ -143,10 +143,14 @@ impl Needs {
         queries(&self.unread, takers)
     }
 
-    /// The oldest waits for each type and key of a new event: one for each input that may end a wait.
+    /// The oldest waits for each type and key of a new event: one for each input that may end a wait. Whoever takes a hook ends all
+    /// waits for it (rule H60).
     #[must_use]
     pub fn waiter_queries(&self) -> Vec<Query> {
-        queries(&self.waiters, |uid, _| self.wait_ends(uid))
+        queries(
+            &self.waiters,
+            |uid, kind| if kind.hook().is_some() { HOOK_WAITS } else { self.wait_ends(uid) },
+        )
     }
 
     /// The events of calls that are closed.
@@ -182,6 +186,9 @@ fn queries(subjects: &[Topic], limit: impl Fn(InstanceUid, &EventType) -> usize)
     queries.dedup();
     queries
 }
+
+/// More than an instance has waits for one hook.
+const HOOK_WAITS: usize = 1 << 20;
 
 fn bounded(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)

@@ -243,6 +243,7 @@ impl Replay {
             progress: None,
             input_changed: false,
             dropped_after: Position(0),
+            over_by_cancel: false,
         };
         self.calls.insert(number, made);
         self.ready.insert(number);
@@ -284,7 +285,8 @@ impl Replay {
     /// gone already, so there is nothing to close.
     pub fn cancelled_at(&mut self, number: u64, seen: Position) {
         self.dropped(number, seen);
-        if let Some(made) = self.calls.get(&number) {
+        if let Some(made) = self.calls.get_mut(&number) {
+            made.over_by_cancel = true;
             self.closing.remove(&made.call);
         }
     }

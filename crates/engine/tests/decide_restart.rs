@@ -4,8 +4,12 @@ mod support;
 
 use everstep_engine::{Answer, Effect, StatusWord, What, decide::Prepared, keep::keep};
 use everstep_protocol::{
-    Call, Epoch, Generation, Millis, Namespace, Policy, Position, Run, Timestamp,
-    journal::{Attempted, Cancelled, Child, Entry, Fact, Lost, Opened, Outcome, Returned, Started, Wait},
+    Call, CallKind, Epoch, Generation, HookId, Millis, Namespace, Policy, Position, Run, Timestamp, Token,
+    hook::Registration,
+    journal::{
+        Attempted, Awaiting, Cancelled, Child, Closed, Entry, Fact, HookOutcome, Lost, Opened, Other,
+        Outcome, Received, Registered, Returned, Started, TakenOver, Wait,
+    },
     message::{AttemptOutcome, OpenWait, Then},
 };
 use support::*;
@@ -132,6 +136,94 @@ fn p31_a_child_that_was_only_started_is_started_anew() {
         ];
         assert_eq!(shown(&keep(&journal(facts), &c).unwrap()), kept, "detached {detached}");
     }
+}
+
+/// A hook is created anew by the new run, and so begin the awaits of its payloads, though they were made before it was known.
+#[test]
+fn h08_p31_what_waited_for_a_hook_that_is_created_anew_is_not_kept() {
+    let hook = HookId { run: Run(1), position: Position(2) };
+    let facts = vec![
+        started(),
+        created("t"),
+        Fact::Registered(Registered {
+            call: hook_call("t"),
+            outcome: HookOutcome::Owned { hook, from: None },
+        }),
+        awaited(hook, 1),
+        received(hook),
+        attempted(&step("s"), 1, 5, true),
+    ];
+    assert_eq!(shown(&keep(&journal(facts), &step("s")).unwrap()), ["started"]);
+}
+
+/// The start hook stays, so what the body did with it is kept: that it let go of it, and why an await of it has failed.
+#[test]
+fn h21_h60_p31_what_became_of_a_start_hook_is_kept() {
+    let token = || "t".parse::<Token>().unwrap();
+    let closed = Closed { call: hook_call("t"), after: Position(2), hook: Some(token()) };
+    let let_go = vec![
+        started(),
+        attempted(&step("a"), 1, 1, true),
+        Fact::Closed(closed),
+        attempted(&step("b"), 1, 3, true),
+        attempted(&step("s"), 1, 4, true),
+    ];
+    let kept = keep(&journal(let_go), &step("s")).unwrap();
+    assert_eq!(shown(&kept), ["started", "a@1", "closed", "b@3"]);
+    assert!(matches!(&kept[2].fact, Fact::Closed(closed) if closed.after == Position(2)));
+
+    let other = Other { workflow: workflow(), id: "two".parse().unwrap() };
+    let by_hook = HookId { run: Run(1), position: Position(2) };
+    let by_force = vec![
+        started(),
+        awaited(HookId::START, 1),
+        Fact::TakenOver(TakenOver { hook: HookId::START, by: other, by_hook }),
+        Fact::Fired { call: payload_call() },
+        attempted(&step("a"), 1, 4, true),
+        attempted(&step("s"), 1, 5, true),
+    ];
+    let kept = keep(&journal(by_force), &step("s")).unwrap();
+    assert_eq!(shown(&kept), ["started", "open p@1", "taken_over", "fired p", "a@4"]);
+}
+
+fn hook_call(name: &str) -> Call {
+    Call { kind: CallKind::Hook, ..step(name) }
+}
+
+fn payload_call() -> Call {
+    Call { kind: CallKind::Payload, ..step("p") }
+}
+
+fn created(token: &str) -> Fact {
+    let asked = Registration {
+        token: token.parse().expect("a token"),
+        retention: None,
+        metadata: None,
+        webhook: None,
+        force: false,
+    };
+    Fact::Opened(Opened {
+        call: hook_call(token),
+        called_after: Position(1),
+        wait: Wait::Hook(asked),
+        build: None,
+    })
+}
+
+fn awaited(hook: HookId, after: u64) -> Fact {
+    let wait = Wait::Payload(Awaiting { hook, token: "t".parse().expect("a token") });
+    Fact::Opened(Opened { call: payload_call(), called_after: Position(after), wait, build: None })
+}
+
+fn received(hook: HookId) -> Fact {
+    Fact::Received(Received {
+        call: payload_call(),
+        hook,
+        sequence: 1,
+        id: "r-1".to_owned(),
+        received_at: NOW,
+        payload: json("1"),
+    })
 }
 
 fn started() -> Fact {

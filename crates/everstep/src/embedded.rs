@@ -271,6 +271,7 @@ impl Embedded {
             token: Token::new(token)?,
             id: id.map_or_else(|| InstanceUid::generate().to_string(), str::to_owned),
             payload: Payload::encode(payload)?,
+            webhook: false,
         };
         Ok(self.handle.resume_hook(request).await?)
     }

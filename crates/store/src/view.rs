@@ -187,3 +187,8 @@ pub struct RejectedView {
     /// The body's full length.
     pub body_bytes: u64,
 }
+
+/// After every token there can be.
+pub(crate) fn last_token() -> String {
+    "\u{10ffff}".repeat(257)
+}

@@ -21,6 +21,8 @@ pub struct ResumeRequest {
     pub id: String,
     /// What it is resumed with.
     pub payload: Payload,
+    /// Only if its workflow made it a webhook: anybody may ask for that (rule H58).
+    pub webhook: bool,
 }
 
 /// What became of it.
@@ -50,10 +52,12 @@ impl Handle {
         check_payload(&request.payload, self.limits().event_bytes)
             .map_err(|error| refused(error.to_string()))?;
         let fingerprint = Fingerprint::of(&request.payload).map_err(|error| refused(error.to_string()))?;
-        let ResumeRequest { namespace, token, id, payload } = request;
+        let ResumeRequest { namespace, token, id, payload, webhook } = request;
         for _ in 0..LOOKS {
             let found = self.store().hook(&namespace, &token).await?;
-            let Some(HookView { hook, .. }) = found.filter(|view| !view.hook.ended) else {
+            let Some(HookView { hook, .. }) =
+                found.filter(|view| !view.hook.ended && (!webhook || view.hook.webhook.is_some()))
+            else {
                 return Ok(Resumed::NotFound);
             };
             let sent = SentPayload {

@@ -131,7 +131,7 @@ pub(super) async fn resume(
     JsonBody(body): JsonBody,
 ) -> Result<Response, Refusal> {
     let payload = read_payload(&body, handle.limits().event_bytes)?;
-    let request = ResumeRequest { namespace, token, id: operation.id.clone(), payload };
+    let request = ResumeRequest { namespace, token, id: operation.id.clone(), payload, webhook: false };
     let owner = resumed(&handle, request, &operation).await?;
     let accepted = json!({ "workflow": owner.workflow, "id": owner.id, "resume": operation.id });
     Ok((StatusCode::ACCEPTED, Json(accepted)).into_response())
@@ -179,7 +179,7 @@ pub(super) async fn webhook(
     let view = handle.store().hook(&namespace, &token).await?.filter(|view| !view.hook.ended);
     let webhook = view.and_then(|view| view.hook.webhook).ok_or(Refusal::NoHook)?;
     let payload = received(&headers, &body, handle.limits().event_bytes)?;
-    let request = ResumeRequest { namespace, token, id: operation.id.clone(), payload };
+    let request = ResumeRequest { namespace, token, id: operation.id.clone(), payload, webhook: true };
     resumed(&handle, request, &operation).await?;
     answer(webhook)
 }

@@ -174,7 +174,17 @@ impl Desk<'_> {
     /// A payload is durable before the next message is looked at, so that they stay in order wherever the token goes.
     async fn resume(&self, request: ResumeRequest, waiting: Waiting) -> Option<Waiting> {
         let handle = Handle { shared: Arc::clone(self.shared) };
-        let resumed = handle.resume_hook(request).await;
+        // A store that is away, or a token that moves from hand to hand, is no reason to give the message up.
+        let resumed = loop {
+            match handle.resume_hook(request.clone()).await {
+                Ok(Resumed::Moved) => tokio::time::sleep(AGAIN).await,
+                Err(error) if error.is_retry_safe() => {
+                    tracing::warn!(%error, "a payload of a hook was not decided; it is tried again");
+                    tokio::time::sleep(AGAIN).await;
+                }
+                resumed => break resumed,
+            }
+        };
         match &resumed {
             Ok(Resumed::NotFound) => return Some(waiting),
             Ok(Resumed::Accepted(_) | Resumed::IdTaken | Resumed::MailboxFull) => {}
@@ -240,7 +250,7 @@ fn check(shared: &Shared, namespace: &Namespace, message: &Message) -> Result<Ch
         SentMessage::Event(event) => event,
         SentMessage::Resume(ResumeMessage { token, payload }) => {
             let (namespace, id) = (namespace.clone(), known_by.message_id);
-            let to = To::Hook(ResumeRequest { namespace, token, id, payload });
+            let to = To::Hook(ResumeRequest { namespace, token, id, payload, webhook: false });
             return Ok(Checked { to, reply_to });
         }
     };

@@ -291,7 +291,11 @@ impl Fold {
 
     /// The first that was stored is the one to delete; what the batch itself inserts is forgotten.
     pub(super) fn hook_end(&mut self, key: TokenKey, owner: InstanceUid, end: HookEnd) {
-        self.hooks.delete(key.clone());
+        // What another has claimed in this very batch is not meant.
+        match self.hooks.0.get_mut(&key) {
+            Some(slot) if slot.insert.as_ref().is_some_and(|row| row.owner != owner) => slot.delete = true,
+            _ => self.hooks.delete(key.clone()),
+        }
         self.hook_ends.entry(key).or_insert((owner, end));
     }
 

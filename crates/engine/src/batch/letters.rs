@@ -37,7 +37,9 @@ impl Batch {
             // The claimant is gone, and nobody would ever let go of what it got.
             Said::Claimed { claim, from: Some(_) } => {
                 let key = (claim.namespace.clone(), claim.asked.token.clone());
-                self.loaded.rows.hooks.remove(&key);
+                if self.loaded.rows.hooks.get(&key).is_some_and(|row| row.owner == letter.caller.uid) {
+                    self.loaded.rows.hooks.remove(&key);
+                }
                 self.fold.hook_end(key, letter.caller.uid, HookEnd::Own);
             }
             _ => {}

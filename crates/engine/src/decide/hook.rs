@@ -70,6 +70,12 @@ fn claim(draft: &mut Draft<'_>, call: &Call, id: HookId, asked: &Registration) -
     let held = draft.hook(&asked.token).cloned();
     match held {
         Some(row) if row.owner == draft.uid() && !row.ended => {
+            if row.from.is_some() {
+                // The answer to an earlier claim may still be under way: it is not to take this one for its own.
+                draft.count_hook(row.retain_until);
+                draft.end_hook(&asked.token, row.owner, HookEnd::Own);
+                draft.put_hook(&asked.token, HookRow { from: None, ..row.clone() });
+            }
             return Some(HookOutcome::Owned { hook: row.id, from: row.from });
         }
         Some(row) if !row.is_free(now) && asked.force => {
@@ -165,8 +171,15 @@ pub(super) fn claimed(draft: &mut Draft<'_>, caller: Caller, claim: &Claim, from
     let is_current = draft.head.run == caller.run && !draft.head.status.is_ended();
     let Some(wait) = wait.filter(|wait| is_current && wait.kind == WaitKind::Instance).cloned() else {
         let token = &claim.asked.token;
-        if draft.hook(token).is_some_and(|row| row.owner == draft.uid() && row.id == claim.hook) {
-            draft.lose_hook(token);
+        let is_claimed = |row: &HookRow| {
+            row.owner == draft.uid()
+                && row.id == claim.hook
+                && row.from.is_some()
+                && row.from.as_ref() == from
+        };
+        if draft.hook(token).is_some_and(is_claimed) {
+            // It is not counted down: the count may be another run's by now, and must not be less than there are.
+            draft.end_hook(token, draft.uid(), HookEnd::Own);
         }
         return Answer::Nothing;
     };

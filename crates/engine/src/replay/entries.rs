@@ -53,6 +53,8 @@ impl Replay {
             .and_then(|number| self.calls.get(number));
         let Some(made) = made.filter(|made| made.state == State::Dropped) else { return };
         let opens = match &entry.fact {
+            // Opened after the cancel that ended it: it never got the token, which another hook may have by now.
+            Fact::Opened(_) if made.over_by_cancel && made.token().is_some() => return,
             Fact::Opened(_) => true,
             Fact::Registered(registered) => return self.of_dropped_hook(registered),
             Fact::Fired { .. } | Fact::Returned(_) => false,

@@ -33,6 +33,8 @@ pub(super) struct Made {
     pub(super) input_changed: bool,
     /// See [`Closing::after`]; for a dropped call.
     pub(super) dropped_after: Position,
+    /// A cancel ended it before its hook was there.
+    pub(super) over_by_cancel: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

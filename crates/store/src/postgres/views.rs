@@ -93,7 +93,7 @@ impl Views for PostgresStore {
     }
 
     async fn hook(&self, namespace: &Namespace, token: &Token) -> Result<Option<HookView>, Error> {
-        let params = params![namespace.as_str(), "", 1_i64, Some(token.as_str())];
+        let params = params![namespace.as_str(), token.as_str(), 1_i64, token.as_str(), ""];
         Ok(self.read("looking a hook up", HOOKS, params, hooks::shown).await?.pop())
     }
 
@@ -104,7 +104,7 @@ impl Views for PostgresStore {
         limit: u32,
     ) -> Result<Vec<HookView>, Error> {
         let after = after.map_or("", Token::as_str);
-        let params = params![namespace.as_str(), after, i64::from(limit), None::<&str>];
+        let params = params![namespace.as_str(), after, i64::from(limit), crate::view::last_token(), after];
         self.read("listing hooks", HOOKS, params, hooks::shown).await
     }
 

@@ -20,7 +20,7 @@ const COLUMNS: &str =
     metadata, webhook, from_workflow, from_id, hook.namespace, token, instance.status
     FROM hook JOIN instance ON instance.uid = hook.uid";
 const FREE: &str = "DELETE FROM hook WHERE uid = ?1 AND (retain_until IS NULL OR retain_until <= ?2)";
-const KEEP: &str = "UPDATE hook SET ended = 1 WHERE uid = ?1";
+const KEEP: &str = "UPDATE hook SET ended = 1 WHERE uid = ?1 AND retain_until IS NOT NULL";
 const DROP: &str = "DELETE FROM hook WHERE uid = ?1 AND run > 0";
 const DELETE: &str = "DELETE FROM hook WHERE namespace = ?1 AND token = ?2 AND uid = ?3";
 const REPLACE: &str = "DELETE FROM hook WHERE namespace = ?1 AND token = ?2 AND uid = ?3 AND ended = 1
@@ -95,13 +95,17 @@ pub(super) fn shown(
     limit: u32,
     now: Timestamp,
 ) -> Result<Vec<HookView>> {
+    // Two bounds of the index, so that looking up one token reads one row.
     let sql = format!(
-        "SELECT {COLUMNS} WHERE hook.namespace = ?1 AND token > ?2 AND (?4 IS NULL OR token = ?4)
+        "SELECT {COLUMNS} WHERE hook.namespace = ?1 AND token >= ?2 AND token <= ?4 AND token <> ?6
          AND NOT (ended = 1 AND retain_until <= ?5) ORDER BY token LIMIT ?3"
     );
+    let (from, to, but) = match only {
+        Some(token) => (token.as_str(), token.to_string(), ""),
+        None => (after, crate::view::last_token(), after),
+    };
     let mut statement = connection.prepare_cached(&sql)?;
-    let mut rows =
-        statement.query(params![namespace.as_str(), after, limit, only.map(Token::as_str), now.0])?;
+    let mut rows = statement.query(params![namespace.as_str(), from, limit, to, now.0, but])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         let (_, token) = key(row)?;

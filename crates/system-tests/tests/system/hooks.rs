@@ -36,8 +36,13 @@ fn reader(count: usize) -> Registry {
 
 async fn resume(world: &World, name: &str, id: &str, payload: &str) -> Resumed {
     let payload = Payload::from_text(payload).expect("it is JSON");
-    let request =
-        ResumeRequest { namespace: Namespace::default(), token: token(name), id: id.to_owned(), payload };
+    let request = ResumeRequest {
+        namespace: Namespace::default(),
+        token: token(name),
+        id: id.to_owned(),
+        payload,
+        webhook: false,
+    };
     world.handle().resume_hook(request).await.expect("it is decided")
 }
 

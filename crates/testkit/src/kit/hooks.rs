@@ -94,6 +94,7 @@ impl Kit {
             token: Token::new(token).map_err(KitError::invalid)?,
             id: format!("kit-{}", self.next_resume()),
             payload: Payload::encode(payload).map_err(KitError::invalid)?,
+            webhook: false,
         };
         match self.system.handle.resume_hook(request).await.map_err(KitError::system)? {
             Resumed::Accepted(owner) => self.named(owner).map(Some),

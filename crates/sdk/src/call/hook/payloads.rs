@@ -132,7 +132,11 @@ impl<T: DeserializeOwned> Payloads<T> {
         self.next = None;
         self.is_over = match &payload {
             None => true,
-            Some(Err(error)) => error.name() != PAYLOAD && !error.is_cancelled(),
+            // A cancel ends one await, unless it came before the hook was known.
+            Some(Err(error)) => {
+                let is_lost = matches!(self.core.shared.hook_outcome(self.core.number), Some(Err(_)));
+                is_lost || (error.name() != PAYLOAD && !error.is_cancelled())
+            }
             Some(Ok(_)) => false,
         };
         Poll::Ready(payload)
