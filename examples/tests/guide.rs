@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails where it is surprised")]
 
+mod support;
+
 use everstep::Error;
 use everstep_examples::guide::{Trip, book};
 use everstep_testkit::{KitError, Mock, Status, TestKit, crash_everywhere};
@@ -14,20 +16,9 @@ fn trip(cents: u64) -> Trip {
     Trip { traveller: text("ann"), flight: text("f-1"), hotel: text("h-1"), cents }
 }
 
-/// Without indentation, so that a sample may stand deeper in the code than on the page.
-fn lines(text: &str) -> String {
-    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
-}
-
 #[test]
 fn every_sample_of_the_guide_is_code_that_compiles() {
-    let code = CODE.map(lines).join("\n");
-    let samples: Vec<&str> =
-        GUIDE.split("```rust\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
-    assert!(samples.len() >= 8, "{}", samples.len());
-    for sample in samples {
-        assert!(code.contains(&lines(sample)), "no compiled code has this sample:\n{sample}");
-    }
+    support::every_sample_is_in(GUIDE, &CODE, 8);
 }
 
 #[test]

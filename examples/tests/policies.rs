@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails where it is surprised")]
 
+mod support;
+
 use everstep::Error;
 use everstep_examples::policies::{
     Front, Order, Receipt, Routed, adopting, following, inspecting, rejecting, signalling, start_or_route,
@@ -13,19 +15,9 @@ use everstep_testkit::{HookStart, Kit, Mock, Run, Status, TestKit, journal::Fact
 const GUIDE: &str = include_str!("../../docs/guides/idempotency.md");
 const CODE: [&str; 2] = [include_str!("../src/policies.rs"), include_str!("policies.rs")];
 
-fn lines(text: &str) -> String {
-    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
-}
-
 #[test]
 fn every_sample_of_the_guide_is_code_that_compiles() {
-    let code = CODE.map(lines).join("\n");
-    let samples: Vec<&str> =
-        GUIDE.split("```rust\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
-    assert!(samples.len() >= 7, "{}", samples.len());
-    for sample in samples {
-        assert!(code.contains(&lines(sample)), "no compiled code has this sample:\n{sample}");
-    }
+    support::every_sample_is_in(GUIDE, &CODE, 7);
 }
 
 fn order(address: &str) -> Order {

@@ -255,8 +255,8 @@ CREATE TABLE watcher (
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
 
 -- Tokens of hooks that somebody owns (rule H36): the key guards that. A row is the owner's, and changed by its decisions alone. When
--- that has ended, what has no retention is deleted; the others are kept, and from the end of the retention on they are replaced by
--- whoever claims the token. Run and position say which hook it is: those of the entry that opened it, zero for one that the
+-- that has ended, what has no retention is deleted; the others are kept, and from the end of the retention on they are deleted, or
+-- replaced by whoever claims the token. Run and position say which hook it is: those of the entry that opened it, zero for one that the
 -- instance was started with.
 CREATE TABLE hook (
     instance uuid NOT NULL,

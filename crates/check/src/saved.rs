@@ -16,7 +16,6 @@ use everstep_protocol::{
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use self::read::HIDDEN;
 use crate::Breach;
 
 /// An instance with its journal.
@@ -213,13 +212,15 @@ impl Saved {
             serde_json::from_str(text).map_err(|error| Unread::Wrong(error.to_string()))?;
         let seeded = journal.first().is_some_and(|first| first.seed.is_some());
         let Instance { namespace, workflow, id, run, generation, pin } = instance;
-        let entries = match journal.into_iter().map(Line::entry).collect::<Result<Vec<_>, _>>() {
-            Ok(entries) => entries,
-            Err(reason) if reason.contains(HIDDEN) => {
-                return Err(Unread::Hidden { workflow, id, pin, reason });
+        let mut entries = Vec::with_capacity(journal.len());
+        for line in journal {
+            let hides = line.hides();
+            match line.entry() {
+                Ok(entry) => entries.push(entry),
+                Err(reason) if hides => return Err(Unread::Hidden { workflow, id, pin, reason }),
+                Err(reason) => return Err(Unread::Wrong(reason)),
             }
-            Err(reason) => return Err(Unread::Wrong(reason)),
-        };
+        }
         for (entry, position) in entries.iter().zip(1..) {
             if entry.position != Position(position) {
                 let reason = format!("entry {} stands where entry {position} belongs", entry.position);

@@ -95,9 +95,9 @@ pub struct Options {
 pub struct StartHook {
     /// The token.
     pub token: Token,
-    /// For how long it is the instance's at least.
+    /// For how long it is the instance's at least: a duration, milliseconds, or a moment.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub retention: Option<String>,
+    pub retention: Option<serde_json::Value>,
     /// What whoever looks it up reads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Box<RawValue>>,
@@ -306,12 +306,6 @@ impl Api {
     /// Stops one of them.
     pub async fn stop_bulk(&self, id: &InstanceId) -> Result<Answer, Error> {
         self.send(self.http.post(self.url(&["bulk", id.as_str(), "stop"]))).await
-    }
-
-    /// Where it asks.
-    #[must_use]
-    pub fn address(&self) -> &str {
-        self.base.as_str()
     }
 
     /// What answered is not understood.

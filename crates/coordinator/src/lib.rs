@@ -13,6 +13,7 @@
 //! | deadlines | ends what was cancelled and did not end in time | 1 s | duty `timers` |
 //! | letters | carries letters between instances | as they are written, 1 s | every coordinator its own, duty `timers` the rest |
 //! | dispatch | offers what waits in the store | 0.5 s | duty `dispatch` |
+//! | later | offers a wake to the queue, where whoever kept its body was told first and has no room | 0.2 s after | every coordinator |
 //! | unserved | names and counts what is ready and has no worker | 15 s | duty `dispatch` |
 //! | outbox | publishes lifecycle messages, and again what was not confirmed | as it comes, 5 s | every coordinator, duty `outbox` |
 //! | rejections | records what can never be accepted | as it comes | every coordinator |

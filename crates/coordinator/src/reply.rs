@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use everstep_broker::{Outgoing, Properties};
 use everstep_engine::{Answer, start::NameKey};
-use everstep_protocol::start::{StartOutcome, StartReply};
+use everstep_protocol::{
+    journal::Other,
+    start::{StartOutcome, StartReply},
+};
 
 use crate::{
     arrival::{ReplyTo, Share},
-    handle::Resumed,
     shared::Shared,
 };
 
@@ -75,39 +77,17 @@ pub(crate) const fn start_code(answer: &Answer) -> Option<&'static str> {
     }
 }
 
-/// The reply to a message that resumes a hook.
-pub(crate) fn resumed(resumed: &Resumed) -> StartReply {
-    let (outcome, code, message) = match resumed {
-        Resumed::Accepted(_) => (StartOutcome::Accepted, None, None),
-        Resumed::NotFound => (
-            StartOutcome::Rejected,
-            Some(HOOK_NOT_FOUND),
-            Some("no open instance has a hook with this token; the payload was not kept"),
-        ),
-        Resumed::IdTaken => (
-            StartOutcome::Conflict,
-            Some("resume_id_taken"),
-            Some("the hook was resumed with another payload under this id; this one was not kept"),
-        ),
-        Resumed::MailboxFull => {
-            (StartOutcome::Rejected, Some(MAILBOX_FULL), refused_event(&Answer::MailboxFull))
-        }
-        Resumed::Moved => (
-            StartOutcome::Unknown,
-            None,
-            Some("the token has changed hands several times; sending it again is safe"),
-        ),
-    };
-    let owner = if let Resumed::Accepted(owner) = resumed { Some(owner.clone()) } else { None };
+/// The reply to a message that has resumed a hook.
+pub(crate) fn resumed(owner: Other) -> StartReply {
     StartReply {
-        outcome,
+        outcome: StartOutcome::Accepted,
         workflow: None,
         id: None,
         status: None,
-        code: code.map(str::to_owned),
-        message: message.map(str::to_owned),
-        owner,
-        retry_safe: matches!(resumed, Resumed::Accepted(_) | Resumed::MailboxFull | Resumed::Moved),
+        code: None,
+        message: None,
+        owner: Some(owner),
+        retry_safe: true,
     }
 }
 

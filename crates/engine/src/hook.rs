@@ -4,8 +4,11 @@
 //! | --- | --- |
 //! | a start, a report that opens a hook | inserts it, if there is none, or one that is free |
 //! | its owner, in a decision of its own | lets it go, keeps it after its end, moves it to a claimant |
+//! | whoever claims a token that is free, the duty `clean` | deletes it: its owner has ended, and its retention is over |
+//! | an answer to a claim whose claimant is gone | deletes what that one got |
 //!
-//! Nobody else ever changes one, so that the owner's head lock protects it. Two claims of a free token meet in its key.
+//! Nobody else changes one. The owner's head lock protects what has not ended; the others look again as they delete. Two claims of a
+//! free token meet in its key.
 
 use everstep_protocol::{
     Fingerprint, HookId, InstanceUid, Millis, Namespace, Payload, Timestamp, Token,

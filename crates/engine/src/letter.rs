@@ -168,7 +168,7 @@ impl Said {
         }
     }
 
-    /// Whether a call waits for the answer.
+    /// Whether it is answered with [`Returned`](Self::Returned), for which a call waits.
     #[must_use]
     pub const fn is_asked(&self) -> bool {
         match self {

@@ -22,7 +22,7 @@ use everstep_protocol::{
     journal::{Closed, Delivered, Entry, Fact, HookOutcome, Parked, Reusable},
 };
 
-pub use self::hooks::{Claimant, HOOK_DISPOSED, HOOK_TAKEN, hook_disposed, hook_taken};
+pub use self::hooks::{Claimant, hook_disposed, hook_taken};
 pub use self::trouble::{EVENT_TIMED_OUT, cancelled_failure, event_timed_out, lost_failure};
 use self::{
     hooks::Taken,

@@ -635,6 +635,61 @@ fn w22_what_a_claimant_gets_too_late_it_gives_back() {
     }
 }
 
+/// The token is the claimant's, and the answer that says so is under way: letter 2.
+fn moved() -> Store {
+    let (mut store, _) = taking(false);
+    let first = store.delivery(1, &store.tables.mailbox[&1].clone(), &mut std::iter::empty());
+    store.batch(&[first]);
+    assert_eq!(owner_of(&store, "t"), Some(uid(2)));
+    store
+}
+
+#[test]
+fn h51_w22_a_late_answer_to_a_claim_costs_the_next_run_no_hook() {
+    let (mut store, _) = taking(false);
+    tell(&mut store, 2, What::Restart { operation: "o".to_owned(), prepared: None });
+    claim(&mut store, 2);
+    report_of(&mut store, 2, |report| report.opened.push(creates(1, registration("u"))));
+    store.carry(std::iter::empty());
+    assert_eq!((owner_of(&store, "t"), owner_of(&store, "u")), (None, Some(uid(2))));
+    report_of(&mut store, 2, ends);
+    assert_eq!(owner_of(&store, "u"), None, "its end frees it");
+}
+
+#[test]
+fn h40_w22_a_late_answer_to_a_claim_takes_nothing_from_the_hook_that_was_given_since() {
+    let (mut store, _) = taking(false);
+    tell(&mut store, 2, What::Restart { operation: "o".to_owned(), prepared: None });
+    let first = store.delivery(1, &store.tables.mailbox[&1].clone(), &mut std::iter::empty());
+    store.batch(&[first]);
+    claim(&mut store, 2);
+    report_of(&mut store, 2, |report| report.opened.push(creates(1, registration("t"))));
+    let given = HookOutcome::Owned { hook: at(1, 2), from: Some(owner("a")) };
+    assert_eq!(outcomes(&store, 2), [given]);
+    store.carry(std::iter::empty());
+    assert_eq!(owner_of(&store, "t"), Some(uid(2)));
+    report_of(&mut store, 2, ends);
+    assert_eq!(owner_of(&store, "t"), None, "its end frees it");
+}
+
+#[test]
+fn w22_an_answer_that_finds_its_claimant_deleted_takes_nothing_from_whoever_claims_meanwhile() {
+    let mut store = moved();
+    tell(&mut store, 2, What::Delete { operation: "d".to_owned(), terminate: true });
+    assert_eq!(owner_of(&store, "t"), None);
+    let (number, letter) =
+        store.tables.mailbox.iter().next().map(|(number, letter)| (*number, letter.clone())).unwrap();
+    let Input::On { what: What::Letter(letter), .. } =
+        store.delivery(number, &letter, &mut std::iter::empty())
+    else {
+        panic!("it is for an instance")
+    };
+    let back = Input::Undelivered(Box::new(letter), everstep_engine::letter::gone());
+    let start = Input::Start(Box::new(hooked(9, "e", "t")));
+    assert_eq!(store.batch(&[start, back]).answers(), [Answer::Created, Answer::NotFound]);
+    assert_eq!(owner_of(&store, "t"), Some(uid(9)));
+}
+
 #[test]
 fn p36_hooks_and_their_unread_payloads_go_on_with_the_next_generation() {
     let mut store = started_with_hook();

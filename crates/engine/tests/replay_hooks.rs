@@ -5,10 +5,9 @@
 
 mod support;
 
-use everstep_engine::replay::HOOK_DISPOSED;
 use everstep_protocol::{
     Call, CallKind, HookId, Position, Run as RunNumber,
-    hook::Registration,
+    hook::{HOOK_DISPOSED, Registration},
     journal::{
         Awaiting, Closed, Fact, HookOutcome, Opened, Other, ParkCode, Received, Registered, TakenOver, Wait,
     },
@@ -196,6 +195,17 @@ fn h52_a_creation_that_is_dropped_under_way_is_let_go_whether_it_is_owned_or_not
     let mut run = Run::new(vec![vec![Hook("h"), Drop(1)]]);
     assert!(run.next().is_empty() && run.replay.next_closed().is_empty());
     run.feed_all(&journal(vec![let_go("h")])).unwrap();
+}
+
+/// By the time it is opened, another hook may have its token.
+#[test]
+fn h52_p30_a_hook_that_is_opened_after_the_cancel_that_ended_it_lets_nothing_go() {
+    let mut run = Run::new(vec![vec![Hook("h")]]);
+    assert_eq!(run.next(), ["open 1"]);
+    run.replay.cancelled_at(1, Position(1));
+    assert!(run.replay.next_closed().is_empty());
+    run.feed(&journal(vec![created("h")])[0]).unwrap();
+    assert!(run.replay.next_closed().is_empty());
 }
 
 #[test]

@@ -50,7 +50,8 @@ pub mod embedded;
 pub use everstep_check as check;
 
 /// What a program outside of the fleet asks of it, with the feature `client`: start an instance, send it an event, wait for its
-/// result, operate it, over the HTTP API. [`embedded`] has the same by the same names.
+/// result, operate it, over the HTTP API. The handles of [`embedded`] have the same by the same
+/// names.
 ///
 /// ```no_run
 /// use everstep::client::{Client, SendEvent};

@@ -7,6 +7,11 @@ use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
 use crate::{Millis, Payload, Position, Run, Timestamp, Token, payload::PayloadError};
 
+/// The name of the error of an await whose hook another instance has taken.
+pub const HOOK_TAKEN: &str = "HookTaken";
+/// The name of the error of an await whose hook was let go of.
+pub const HOOK_DISPOSED: &str = "HookDisposed";
+
 /// The most bytes of a hook's metadata, as JSON.
 pub const METADATA_BYTES: usize = 16 << 10;
 

@@ -302,7 +302,7 @@ pub struct Closed {
     pub call: Call,
     /// The last position that the body had seen when it dropped the call.
     pub after: Position,
-    /// Of a call that created a hook: its token, which the instance lets go (rule H52).
+    /// Of a hook that is let go: its token (rule H52).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hook: Option<Token>,
 }

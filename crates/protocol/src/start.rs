@@ -322,11 +322,11 @@ pub enum StartOutcome {
     /// An instance of that id with the same input exists.
     Exists,
     /// An instance of that id with another input exists, or another instance has the token, and nothing was created; or the
-    /// instance that an event was sent to has ended, or has another event of that id, and nothing was kept.
+    /// instance that an event was sent to has ended, or it or a hook has another payload of that id, and nothing was kept.
     Conflict,
-    /// An event was accepted, now or before.
+    /// An event or the payload of a hook was accepted, now or before.
     Accepted,
-    /// The start or event can never be accepted.
+    /// The start, event or payload can never be accepted.
     Rejected,
     /// Nobody knows; sending it again with the same id tells.
     Unknown,

@@ -154,7 +154,7 @@ fn outcome_bytes(outcome: &AttemptOutcome) -> usize {
     }
 }
 
-fn failure_bytes(failure: &Failure) -> usize {
+pub(crate) fn failure_bytes(failure: &Failure) -> usize {
     failure.message.len() + failure.data.as_ref().map_or(0, Payload::len)
 }
 

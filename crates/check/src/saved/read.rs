@@ -12,9 +12,15 @@ use serde_json::value::RawValue;
 use super::{Error, Line};
 
 /// Why what a step gave cannot be read (rule P44).
-pub(crate) const HIDDEN: &str = "it is sensitive and not in the export, put another value of its type there";
+const HIDDEN: &str = "it is sensitive and not in the export, put another value of its type there";
 
 impl Line {
+    /// Whether something that the code has seen is left out, since it is sensitive (rule P44).
+    pub(super) fn hides(&self) -> bool {
+        let error = self.error.as_ref().is_some_and(|error| error.sensitive) && self.retry_at.is_none();
+        error || (self.sensitive && self.output.is_none())
+    }
+
     pub(super) fn entry(self) -> Result<Entry, String> {
         let (position, kind) = (self.position, self.kind.clone());
         let at =

@@ -8,7 +8,10 @@ use everstep_engine::{
 use everstep_protocol::{InstanceId, InstanceUid, Namespace, WorkflowName};
 use futures::StreamExt;
 
-use super::{Handle, control::Preparation};
+use super::{
+    Handle,
+    control::{Preparation, RESTARTING},
+};
 use crate::error::{Error, ErrorKind};
 
 /// The most ids of one list.
@@ -18,8 +21,6 @@ const AT_ONCE: usize = 100;
 /// The same where each takes its whole journal into memory.
 const JOURNALS_AT_ONCE: usize = 4;
 
-const DOING: &str = "operate one of many instances";
-
 /// An instance that is operated.
 #[derive(Clone, Debug)]
 pub(crate) struct Whom {
@@ -27,6 +28,13 @@ pub(crate) struct Whom {
     pub(crate) name: NameKey,
     /// The very instance that was found under it; none for whoever has the name.
     pub(crate) uid: Option<InstanceUid>,
+}
+
+impl Whom {
+    /// Whoever has this name.
+    pub(super) const fn named(name: NameKey) -> Self {
+        Self { name, uid: None }
+    }
 }
 
 /// What became of one id of a list.
@@ -75,7 +83,7 @@ impl Handle {
         for id in ids {
             places.entry(id).or_insert_with(|| {
                 let (namespace, workflow) = (namespace.clone(), workflow.clone());
-                whom.push(Whom { name: NameKey { namespace, workflow, id: id.clone() }, uid: None });
+                whom.push(Whom::named(NameKey { namespace, workflow, id: id.clone() }));
                 whom.len() - 1
             });
         }
@@ -93,15 +101,12 @@ impl Handle {
     ) -> Vec<Result<Answer, Error>> {
         let at_once = if act.reads_journals() { JOURNALS_AT_ONCE } else { AT_ONCE };
         let answers = whom.into_iter().map(|whom| self.act(whom, operation.to_owned(), act.clone()));
-        let answers = futures::stream::iter(answers).buffered(at_once).collect().await;
-        if matches!(act, Act::Delete { .. }) {
-            self.shared.sweep.notify_one();
-        }
-        answers
+        futures::stream::iter(answers).buffered(at_once).collect().await
     }
 
-    /// Another instance that has got the name of the one that was found meanwhile is none of its business.
-    async fn act(&self, whom: Whom, operation: String, act: Act) -> Result<Answer, Error> {
+    /// Does an operation. Another instance that has got the name of the one that was found meanwhile is none of its business.
+    pub(super) async fn act(&self, whom: Whom, operation: String, act: Act) -> Result<Answer, Error> {
+        let (doing, deletes) = (doing(&act), matches!(act, Act::Delete { .. }));
         let what = match act {
             Act::Pause => What::Pause { operation },
             Act::Resume => What::Resume { operation },
@@ -121,10 +126,27 @@ impl Handle {
             }
             Act::Delete { terminate } => What::Delete { operation, terminate },
         };
-        match whom.uid {
-            Some(instance) => Ok(self.ask(DOING, Input::On { instance, what }).await?.answer),
-            None => self.on(DOING, &whom.name, what).await,
+        let answer = match whom.uid {
+            Some(instance) => self.ask(doing, Input::On { instance, what }).await?.answer,
+            None => self.on(doing, &whom.name, what).await?,
+        };
+        if deletes {
+            self.shared.sweep.notify_one();
         }
+        Ok(answer)
+    }
+}
+
+const fn doing(act: &Act) -> &'static str {
+    match act {
+        Act::Pause => "pause an instance",
+        Act::Resume => "resume an instance",
+        Act::Cancel { .. } => "cancel an instance",
+        Act::Terminate { rollback: true, .. } => "roll an instance back",
+        Act::Terminate { rollback: false, .. } => "terminate an instance",
+        Act::Retry => "retry an instance",
+        Act::Restart { .. } => RESTARTING,
+        Act::Delete { .. } => "delete an instance",
     }
 }
 

@@ -1,6 +1,13 @@
 //! What people do to an instance. Each operation has an id: repeated, it gets its first answer (rule W4).
 
-use everstep_engine::{Answer, Input, What, decide::Prepared, keep::keep, reuse::reuse, start::NameKey};
+use everstep_engine::{
+    Answer, Input, What,
+    bulk::{Act, Again},
+    decide::Prepared,
+    keep::keep,
+    reuse::reuse,
+    start::NameKey,
+};
 use everstep_protocol::{Call, InstanceUid, Millis, Pin, Position, Run, journal::Entry, limits::PART_BYTES};
 use everstep_store::Range;
 
@@ -12,7 +19,7 @@ const COPY_BYTES_MAX: u64 = 64 << 20;
 /// How often a restart is prepared again, since the instance has moved on.
 const PREPARED_MAX: u32 = 5;
 
-const RESTARTING: &str = "restart an instance";
+pub(super) const RESTARTING: &str = "restart an instance";
 
 /// What of the run before a restart keeps.
 #[derive(Clone, Debug)]
@@ -35,12 +42,12 @@ impl Preparation {
 impl Handle {
     /// Lets what runs finish, and nothing more begin (rule P29).
     pub async fn pause(&self, name: NameKey, operation: String) -> Result<Answer, Error> {
-        self.on("pause an instance", &name, What::Pause { operation }).await
+        self.act(Whom::named(name), operation, Act::Pause).await
     }
 
     /// Lets a paused instance go on (rule P29).
     pub async fn resume(&self, name: NameKey, operation: String) -> Result<Answer, Error> {
-        self.on("resume an instance", &name, What::Resume { operation }).await
+        self.act(Whom::named(name), operation, Act::Resume).await
     }
 
     /// Asks an instance to end by itself; what has not ended after `within`, by default the setting `cancel_within`, is
@@ -52,7 +59,7 @@ impl Handle {
         reason: Option<String>,
         within: Option<Millis>,
     ) -> Result<Answer, Error> {
-        self.cancelled(name, operation, reason, within, false).await
+        self.act(Whom::named(name), operation, Act::Cancel { reason, within, rollback: false }).await
     }
 
     /// Cancels an instance and has its compensations run when it ends with that, or when its time is over (rule P38).
@@ -63,20 +70,7 @@ impl Handle {
         reason: Option<String>,
         within: Option<Millis>,
     ) -> Result<Answer, Error> {
-        self.cancelled(name, operation, reason, within, true).await
-    }
-
-    async fn cancelled(
-        &self,
-        name: NameKey,
-        operation: String,
-        reason: Option<String>,
-        within: Option<Millis>,
-        rollback: bool,
-    ) -> Result<Answer, Error> {
-        let within = within.unwrap_or(self.shared.settings.cancel_within);
-        let what = What::Cancel { operation, reason, within, rollback };
-        self.on("cancel an instance", &name, what).await
+        self.act(Whom::named(name), operation, Act::Cancel { reason, within, rollback: true }).await
     }
 
     /// Stops an instance where it stands, has its compensations run, and then ends it as terminated (rule P38). It is open until a
@@ -87,7 +81,7 @@ impl Handle {
         operation: String,
         reason: Option<String>,
     ) -> Result<Answer, Error> {
-        self.on("roll an instance back", &name, What::Rollback { operation, reason }).await
+        self.act(Whom::named(name), operation, Act::Terminate { reason, rollback: true }).await
     }
 
     /// Ends an instance now (rule P30).
@@ -97,12 +91,12 @@ impl Handle {
         operation: String,
         reason: Option<String>,
     ) -> Result<Answer, Error> {
-        self.on("terminate an instance", &name, What::Terminate { operation, reason }).await
+        self.act(Whom::named(name), operation, Act::Terminate { reason, rollback: false }).await
     }
 
     /// Lets a parked instance go on (rule P41).
     pub async fn retry(&self, name: NameKey, operation: String) -> Result<Answer, Error> {
-        self.on("retry an instance", &name, What::Retry { operation }).await
+        self.act(Whom::named(name), operation, Act::Retry).await
     }
 
     /// Pins an instance to a build, or lets any build have it (rule P40). Whoever holds it goes on until it gives it up.
@@ -113,9 +107,7 @@ impl Handle {
     /// Deletes an ended instance; an open one is terminated first if `terminate` says so (rule P32). Its journal is removed
     /// soon after.
     pub async fn delete(&self, name: NameKey, operation: String, terminate: bool) -> Result<Answer, Error> {
-        let answer = self.on("delete an instance", &name, What::Delete { operation, terminate }).await?;
-        self.shared.sweep.notify_one();
-        Ok(answer)
+        self.act(Whom::named(name), operation, Act::Delete { terminate }).await
     }
 
     /// Runs an instance again, in a new run: from the beginning, or from a step on (rule P31).
@@ -127,13 +119,8 @@ impl Handle {
         operation: String,
         from: Option<Call>,
     ) -> Result<Answer, Error> {
-        match from {
-            Some(step) => {
-                let whom = Whom { name, uid: None };
-                self.restart_prepared(&whom, operation, &Preparation::From(step)).await
-            }
-            None => self.on(RESTARTING, &name, What::Restart { operation, prepared: None }).await,
-        }
+        let how = from.map_or(Again::Whole, Again::From);
+        self.act(Whom::named(name), operation, Act::Restart { how }).await
     }
 
     /// Runs an instance again from the beginning, in a new run whose steps get the outputs of the run before where they have the same
@@ -141,7 +128,7 @@ impl Handle {
     ///
     /// Errors: [`Error::JournalTooLarge`]; nothing has changed.
     pub async fn restart_and_reuse(&self, name: NameKey, operation: String) -> Result<Answer, Error> {
-        self.restart_prepared(&Whom { name, uid: None }, operation, &Preparation::Reuse).await
+        self.act(Whom::named(name), operation, Act::Restart { how: Again::Reuse }).await
     }
 
     pub(super) async fn restart_prepared(

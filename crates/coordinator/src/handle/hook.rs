@@ -1,7 +1,9 @@
 //! Resuming hooks: whoever has the token is looked up, and decides itself whether it still has it (rules H45 to H50).
 
 use everstep_engine::{Answer, Input, What, hook::SentPayload, start::NameKey};
-use everstep_protocol::{Fingerprint, Namespace, Payload, Token, event::check_payload, journal::Other};
+use everstep_protocol::{
+    Fingerprint, Namespace, Payload, Token, event::check_payload, hook::Webhook, journal::Other,
+};
 use everstep_store::HookView;
 
 use super::Handle;
@@ -28,8 +30,13 @@ pub struct ResumeRequest {
 /// What became of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resumed {
-    /// This instance has it, now or before: it is durable, and the instance is woken.
-    Accepted(Other),
+    /// It is durable, now or before, and its instance is woken.
+    Accepted {
+        /// Which one.
+        owner: Other,
+        /// What whoever asked is answered, if the hook is a webhook.
+        webhook: Option<Webhook>,
+    },
     /// Nobody has the token, or only by a retention: nothing was kept (rules H46, H50).
     NotFound,
     /// Another payload has this id: nothing was kept.
@@ -75,7 +82,7 @@ impl Handle {
             }
             let input = Input::On { instance: hook.owner, what: What::Payload(sent) };
             match self.ask("resume a hook", input).await?.answer {
-                Answer::Done => return Ok(Resumed::Accepted(hook.name)),
+                Answer::Done => return Ok(Resumed::Accepted { owner: hook.name, webhook: hook.webhook }),
                 Answer::EventIdTaken => return Ok(Resumed::IdTaken),
                 Answer::MailboxFull => return Ok(Resumed::MailboxFull),
                 // It has moved, was let go of, or its owner has ended: nothing was kept.
@@ -94,7 +101,7 @@ impl Handle {
         let name =
             NameKey { namespace: namespace.clone(), workflow: from.workflow.clone(), id: from.id.clone() };
         Ok(match self.on("resume a hook", &name, What::Payload(sent.clone())).await? {
-            Answer::Done => Some(Resumed::Accepted(from.clone())),
+            Answer::Done => Some(Resumed::Accepted { owner: from.clone(), webhook: None }),
             Answer::EventIdTaken => Some(Resumed::IdTaken),
             _ => None,
         })

@@ -8,7 +8,7 @@ use axum::{
     http::{HeaderMap, HeaderValue, StatusCode, header, request::Parts},
     response::{IntoResponse, Response},
 };
-use everstep_protocol::{Namespace, Payload, Token, hook::Webhook};
+use everstep_protocol::{Namespace, Payload, Token, hook::Webhook, journal::Other};
 use everstep_store::HookView;
 use serde::{Deserialize, Serialize};
 use serde_json::{json, value::RawValue};
@@ -24,7 +24,7 @@ use crate::{Error, Handle, ResumeRequest, Resumed};
 const PAGE_DEFAULT: u32 = 50;
 const PAGE_MAX: u32 = 200;
 
-/// `/v1/{namespace}/hooks/{token}/...`
+/// `/v1/{namespace}/hooks/{token}/...` and `/hooks/{namespace}/{token}`
 #[derive(Debug)]
 pub(super) struct HookPath {
     namespace: Namespace,
@@ -62,7 +62,7 @@ pub(super) struct Held {
     metadata: Option<Box<RawValue>>,
     /// From whom it was taken.
     #[serde(skip_serializing_if = "Option::is_none")]
-    taken_from: Option<everstep_protocol::journal::Other>,
+    taken_from: Option<Other>,
 }
 
 impl From<HookView> for Held {
@@ -132,7 +132,7 @@ pub(super) async fn resume(
 ) -> Result<Response, Refusal> {
     let payload = read_payload(&body, handle.limits().event_bytes)?;
     let request = ResumeRequest { namespace, token, id: operation.id.clone(), payload, webhook: false };
-    let owner = resumed(&handle, request, &operation).await?;
+    let (owner, _) = resumed(&handle, request, &operation).await?;
     let accepted = json!({ "workflow": owner.workflow, "id": owner.id, "resume": operation.id });
     Ok((StatusCode::ACCEPTED, Json(accepted)).into_response())
 }
@@ -141,13 +141,13 @@ async fn resumed(
     handle: &Handle,
     request: ResumeRequest,
     operation: &Operation,
-) -> Result<everstep_protocol::journal::Other, Refusal> {
+) -> Result<(Other, Option<Webhook>), Refusal> {
     let resumed = handle.resume_hook(request).await.map_err(|error| match error {
         Error::Unknown { .. } => Refusal::EventUnknown { id: operation.id.clone(), given: operation.given },
         error => Refusal::Engine(error),
     })?;
     match resumed {
-        Resumed::Accepted(owner) => Ok(owner),
+        Resumed::Accepted { owner, webhook } => Ok((owner, webhook)),
         Resumed::NotFound => Err(Refusal::NoHook),
         Resumed::IdTaken => Err(Refusal::ResumeIdTaken(operation.id.clone())),
         Resumed::MailboxFull => Err(Refusal::MailboxFull(handle.limits().events_unread)),
@@ -155,33 +155,19 @@ async fn resumed(
     }
 }
 
-/// `/hooks/{namespace}/{token}`
-#[derive(Debug)]
-pub(super) struct WebhookPath(HookPath);
-
-impl<S: Sync> FromRequestParts<S> for WebhookPath {
-    type Rejection = Refusal;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
-        HookPath::from_request_parts(parts, state).await.map(Self)
-    }
-}
-
 /// `POST /hooks/{namespace}/{token}`: anybody resumes a hook that is a webhook, and is answered as that says (rule H58). A body of
 /// JSON is the payload; another is the payload as a text.
 pub(super) async fn webhook(
     State(handle): State<Handle>,
-    WebhookPath(HookPath { namespace, token }): WebhookPath,
+    HookPath { namespace, token }: HookPath,
     operation: Operation,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response, Refusal> {
-    let view = handle.store().hook(&namespace, &token).await?.filter(|view| !view.hook.ended);
-    let webhook = view.and_then(|view| view.hook.webhook).ok_or(Refusal::NoHook)?;
     let payload = received(&headers, &body, handle.limits().event_bytes)?;
     let request = ResumeRequest { namespace, token, id: operation.id.clone(), payload, webhook: true };
-    resumed(&handle, request, &operation).await?;
-    answer(webhook)
+    let (_, webhook) = resumed(&handle, request, &operation).await?;
+    answer(webhook.unwrap_or_default())
 }
 
 fn received(headers: &HeaderMap, body: &Bytes, limit: u64) -> Result<Payload, Refusal> {

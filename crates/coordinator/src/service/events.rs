@@ -11,7 +11,7 @@ use std::{
 
 use everstep_broker::{Consume, Delivery, Incoming, Message, QueueDeclaration, QueueKind, Settle};
 use everstep_engine::{
-    Input, What,
+    Answer, Input, What,
     mailbox::{EventId, SentEvent},
     start::NameKey,
 };
@@ -185,33 +185,40 @@ impl Desk<'_> {
                 resumed => break resumed,
             }
         };
-        match &resumed {
+        let owner = match resumed {
+            Ok(Resumed::Accepted { owner, .. }) => owner,
             Ok(Resumed::NotFound) => return Some(waiting),
-            Ok(Resumed::Accepted(_) | Resumed::IdTaken | Resumed::MailboxFull) => {}
+            Ok(Resumed::IdTaken) => {
+                let reason = "the hook was resumed with another payload under this id; this one was not kept";
+                self.refuse(waiting, "resume_id_taken", reason.to_owned());
+                return None;
+            }
+            Ok(Resumed::MailboxFull) => {
+                let reason = reply::refused_event(&Answer::MailboxFull).unwrap_or_default();
+                self.refuse(waiting, reply::MAILBOX_FULL, reason.to_owned());
+                return None;
+            }
             Ok(Resumed::Moved) | Err(_) => {
                 tracing::warn!(?resumed, "a payload of a hook was not decided; its message comes again");
                 waiting.settle.requeue();
                 return None;
             }
-        }
-        let Ok(resumed) = resumed else { return None };
-        let reply = reply::resumed(&resumed);
-        let Waiting { sent: Checked { reply_to, .. }, message, settle, .. } = waiting;
-        if let Some(code) = &reply.code {
-            let reason = reply.message.clone().unwrap_or_default();
-            let code = if code == reply::MAILBOX_FULL { reply::MAILBOX_FULL } else { "resume_id_taken" };
-            reject(self.shared, self.namespace, &message, settle, Refusal { code, reason, reply_to });
-            return None;
-        }
+        };
+        let Waiting { sent: Checked { reply_to, .. }, settle, .. } = waiting;
         let messages = Share::divide(settle, 1);
         match reply_to {
             None => messages.into_iter().for_each(Share::done),
             Some(to) => {
-                let replies = vec![reply::message(&to, &reply)];
+                let replies = vec![reply::message(&to, &reply::resumed(owner))];
                 Replies { replies, messages }.hand_over(self.shared).await;
             }
         }
         None
+    }
+
+    fn refuse(&self, waiting: Waiting, code: &'static str, reason: String) {
+        let refusal = Refusal { code, reason, reply_to: waiting.sent.reply_to };
+        reject(self.shared, self.namespace, &waiting.message, waiting.settle, refusal);
     }
 
     fn not_found(&self, waiting: Waiting) {
@@ -225,8 +232,7 @@ impl Desk<'_> {
                 "no open instance has a hook with this token; the payload was not kept".to_owned(),
             ),
         };
-        let refusal = Refusal { code, reason, reply_to: waiting.sent.reply_to };
-        reject(self.shared, self.namespace, &waiting.message, waiting.settle, refusal);
+        self.refuse(waiting, code, reason);
     }
 }
 

@@ -47,7 +47,7 @@ impl Batch {
         Answer::NotFound
     }
 
-    /// The decision about a letter broke. It goes back, so that it is not carried for ever. One to which nobody waits for an answer
+    /// The decision about a letter broke. It goes back, so that it is not carried for ever. One that is answered otherwise, or not at all,
     /// stays: what it says, such as what came of a call, would be lost. Its instance is parked, and takes it once it can.
     pub(super) fn unread(&mut self, letter: &Letter) {
         if letter.said.is_asked() {

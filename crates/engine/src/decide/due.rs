@@ -1,6 +1,6 @@
 //! The wait of a call may be due. The scan that says so holds no lock: what it saw may be gone (rule W23).
 
-use everstep_protocol::{CallHash, journal::Fact};
+use everstep_protocol::CallHash;
 
 use super::Draft;
 use crate::{
@@ -18,15 +18,16 @@ pub(super) fn due(draft: &mut Draft<'_>, call: CallHash) -> Answer {
         return Answer::Nothing;
     }
     let wait = wait.clone();
-    draft.changes.push(Change::WaitEnd(call));
     match wait.kind {
         // Those of another instance and of a hook have no time of their own.
         WaitKind::Sleep | WaitKind::Retry | WaitKind::Event | WaitKind::Instance | WaitKind::Hook => {
-            draft.head.waits = draft.head.waits.saturating_sub(1);
-            draft.append(Fact::Fired { call: wait.call });
+            draft.fire(&wait);
             draft.wake();
         }
-        WaitKind::Remote => retry_remote(draft, call, wait),
+        WaitKind::Remote => {
+            draft.changes.push(Change::WaitEnd(call));
+            retry_remote(draft, call, wait);
+        }
     }
     Answer::Done
 }

@@ -166,7 +166,7 @@ fn child_of(child: &Child) -> Other {
 
 impl Draft<'_> {
     fn start(&self, child: &Child) -> Said {
-        let parent = Other { workflow: self.head.workflow.clone(), id: self.head.id.clone() };
+        let parent = crate::hook::name_of(&self.head);
         // One that is detached begins a chain of its own.
         let above = self.context.rows.parents.get(&self.uid()).map_or(0, |parent| parent.depth);
         let depth = if child.detached { 0 } else { above.saturating_add(1) };

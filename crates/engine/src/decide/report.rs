@@ -231,8 +231,9 @@ const fn is_endless(policy: &Policy) -> bool {
     matches!(policy.limit, Limit::Unlimited) && policy.max_elapsed.is_none()
 }
 
-/// The calls of this report were open when the instance was cancelled: nothing waits for them (rule P30).
-fn count_outcome(draft: &mut Draft<'_>, entry: &Entry) {
+/// What an entry counts for by itself, where nothing waits for its call: it was open when the instance was cancelled (rule P30), or is
+/// copied into the journal of a restart.
+pub(super) fn count_outcome(draft: &mut Draft<'_>, entry: &Entry) {
     if let Fact::Attempted(attempted) = &entry.fact
         && attempted.retry_at().is_none()
     {

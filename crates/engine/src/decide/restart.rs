@@ -6,7 +6,7 @@ use everstep_protocol::{
     message::{CoordinatorItem, FenceReason},
 };
 
-use super::{Draft, control::gated};
+use super::{Draft, control::gated, report::count_outcome};
 use crate::{
     effect::{Answer, Change, Effect},
     head::Status,
@@ -71,11 +71,7 @@ impl Draft<'_> {
 
     /// Appends an entry as it was, with the time that it was written at.
     fn copy(&mut self, entry: &Entry) {
-        if let Fact::Attempted(attempted) = &entry.fact
-            && attempted.retry_at().is_none()
-        {
-            self.count_step(&attempted.call);
-        }
+        count_outcome(self, entry);
         self.append(entry.fact.clone());
         if let Some(last) = self.entries.last_mut() {
             last.at = entry.at;

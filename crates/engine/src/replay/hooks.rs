@@ -13,12 +13,11 @@ use super::{
     made::{Closing, State},
     trouble::mismatch,
 };
-use everstep_protocol::{EventType, journal::Parked};
-
-/// The name of the error of an await whose hook another instance has taken.
-pub const HOOK_TAKEN: &str = "HookTaken";
-/// The name of the error of an await whose hook was let go of.
-pub const HOOK_DISPOSED: &str = "HookDisposed";
+use everstep_protocol::{
+    EventType,
+    hook::{HOOK_DISPOSED, HOOK_TAKEN},
+    journal::Parked,
+};
 
 /// What the error of an await says of the instance that has taken its hook.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -13,7 +13,7 @@ pub(super) struct Closing {
     pub(super) after: Position,
     /// It was reported.
     pub(super) told: bool,
-    /// Of a call that created a hook: its token.
+    /// Of a hook that is let go: its token.
     pub(super) hook: Option<Token>,
     /// The number of the call if the hook was registered: the body may wait until it is on record as free.
     pub(super) let_go: Option<u64>,

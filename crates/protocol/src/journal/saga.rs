@@ -3,20 +3,20 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Outcome;
+use super::is_default;
 use crate::{Call, Failure, Fingerprint, Payload, Policy, Position, StepKey};
 
 /// What the code says of a step beside its policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Marks {
     /// It has a compensation: code that no longer registers one for it is reported (rule P39).
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub compensated: bool,
     /// Its output is shown to nobody but the code (rule P44).
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sensitive: bool,
     /// Its outcome is that of an earlier run (rule L4).
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reused: bool,
 }
 
@@ -26,11 +26,6 @@ impl Marks {
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
-const fn is_false(is: &bool) -> bool {
-    !*is
 }
 
 /// The body has ended with an error, or was thrown away for a rollback, and its compensations begin.
@@ -113,10 +108,6 @@ pub struct Reusable {
     pub output: Payload,
 }
 
-fn is_default(policy: &Policy) -> bool {
-    *policy == Policy::default()
-}
-
 impl Compensated {
     /// Bytes of text in it.
     pub(super) fn bytes(&self) -> usize {
@@ -125,16 +116,5 @@ impl Compensated {
             UndoneEnd::Done | UndoneEnd::Skipped => 0,
         };
         self.steps.iter().map(|undone| bytes(undone) + undone.call.name.as_str().len()).sum()
-    }
-}
-
-impl Outcome {
-    /// The output of a step that is complete.
-    #[must_use]
-    pub const fn output(&self) -> Option<&Payload> {
-        match self {
-            Self::Succeeded(output) => Some(output),
-            Self::Failed { .. } => None,
-        }
     }
 }

@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use everstep_protocol::{CallKind, Token, journal::HookOutcome};
+use everstep_protocol::{CallKind, Token, hook::HOOK_DISPOSED, journal::HookOutcome};
 
 use self::claim::conflict;
 pub use self::claim::{HookConflict, HookTaken, IntoRetention, Owner};
@@ -192,7 +192,7 @@ impl Core {
 
     /// The error of an await of a hook that was let go.
     fn over(&self) -> Error {
-        Error::permanent(format_args!("{} was let go of", self.describe())).named(DISPOSED)
+        Error::permanent(format_args!("{} was let go of", self.describe())).named(HOOK_DISPOSED)
     }
 
     /// The error of an await of a hook that is not to be had.
@@ -204,9 +204,6 @@ impl Core {
         }
     }
 }
-
-/// The name of the error of an await whose hook was let go.
-const DISPOSED: &str = "HookDisposed";
 
 /// Not the token, which whoever reads a log could resume it by.
 impl fmt::Debug for Core {

@@ -94,19 +94,15 @@ pub(super) async fn write<'a>(writes: &'a Writes, now: Timestamp, trip: &mut Tri
     if !writes.hooks_dropped.is_empty() {
         trip.execute(sql::HOOKS_DROP, params![ids(&writes.hooks_dropped)]).await?;
     }
-    let of = |wanted: HookEnd| {
-        let rows: Vec<_> = writes.hook_deletes.iter().filter(|(_, _, end)| *end == wanted).collect();
+    for (end, over) in [(HookEnd::Own, None), (HookEnd::Free, Some(now.0))] {
+        let rows: Vec<_> = writes.hook_deletes.iter().filter(|(_, _, other)| *other == end).collect();
+        if rows.is_empty() {
+            continue;
+        }
         let namespaces: Vec<&str> = rows.iter().map(|(key, _, _)| key.0.as_str()).collect();
         let tokens: Vec<&str> = rows.iter().map(|(key, _, _)| key.1.as_str()).collect();
-        (namespaces, tokens, rows.iter().map(|(_, owner, _)| owner.0).collect::<Vec<Uuid>>())
-    };
-    let (namespaces, tokens, owners) = of(HookEnd::Own);
-    if !owners.is_empty() {
-        trip.execute(sql::HOOK_DELETE, params![namespaces, tokens, owners]).await?;
-    }
-    let (namespaces, tokens, owners) = of(HookEnd::Free);
-    if !owners.is_empty() {
-        trip.execute(sql::HOOK_REPLACE, params![namespaces, tokens, owners, now.0]).await?;
+        let owners: Vec<Uuid> = rows.iter().map(|(_, owner, _)| owner.0).collect();
+        trip.execute(sql::HOOK_DELETE, params![namespaces, tokens, owners, over]).await?;
     }
     if !writes.hooks.is_empty() {
         trip.execute(sql::HOOK_INSERT, inserted(&writes.hooks)).await?;

@@ -154,7 +154,6 @@ statements! {
     HOOKS_DROP = file!("hooks_drop");
     HOOKS_DELETE = file!("hooks_delete");
     HOOK_DELETE = file!("hook_delete");
-    HOOK_REPLACE = file!("hook_replace");
     HOOK_INSERT = file!("hook_insert");
     HOOK_COUNTS = file!("hook_counts");
 

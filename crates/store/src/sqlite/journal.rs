@@ -13,6 +13,9 @@ const ENTRIES_MAX: u32 = 1_000;
 
 const RANGE: &str = "SELECT position, at, entry, payload FROM journal
     WHERE uid = ?1 AND run = ?2 AND position > ?3 ORDER BY position LIMIT ?4";
+/// How compensations ended, if that is what stands there: what else does is not read.
+const COMPENSATED: &str =
+    "SELECT entry FROM journal WHERE uid = ?1 AND run = ?2 AND position = ?3 AND kind = 16";
 const ONE: &str = "SELECT entry, payload FROM journal WHERE uid = ?1 AND run = ?2 AND position = ?3";
 
 /// The entries of a range: the first whatever its size, then as many as fit.
@@ -35,6 +38,18 @@ pub(super) fn read(connection: &Connection, range: &Range, bytes_max: usize) -> 
         entries.push(Entry { position: Position(column::count(row, 0)?), at: column::time(row, 1)?, fact });
     }
     Ok(entries)
+}
+
+/// How compensations ended, if the entry says that.
+pub(super) fn compensated(
+    connection: &Connection,
+    uid: InstanceUid,
+    run: Run,
+    position: Position,
+) -> Result<Option<Fact>> {
+    let mut statement = connection.prepare_cached(COMPENSATED)?;
+    let mut rows = statement.query(params![uid.0.as_bytes(), run.0, position.0 as i64])?;
+    rows.next()?.map(|row| Ok(fact::join(column::bytes(row, 0)?, None)?)).transpose()
 }
 
 /// One entry's fact, if it is there.

@@ -220,11 +220,11 @@ fn ties(connection: &Connection, writes: &Writes) -> Result<()> {
         ])?;
     }
     for (uid, caller) in &writes.watchers {
-        connection.prepare_cached(WATCHERS_CUT)?.execute(params![
-            uid.0.as_bytes(),
-            caller.uid.0.as_bytes(),
-            caller.run.0
-        ])?;
+        // In its first run it has watched nothing before.
+        if caller.run > Run(1) {
+            let earlier = params![uid.0.as_bytes(), caller.uid.0.as_bytes(), caller.run.0];
+            connection.prepare_cached(WATCHERS_CUT)?.execute(earlier)?;
+        }
         let key = params![uid.0.as_bytes(), caller.uid.0.as_bytes(), caller.run.0, caller.call.0];
         connection.prepare_cached(WATCHER_INSERT)?.execute(key)?;
     }

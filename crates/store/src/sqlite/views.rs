@@ -135,7 +135,7 @@ fn compensated(connection: &Connection, view: &InstanceView) -> fault::Result<Op
         return Ok(None);
     }
     let before = Position(view.position.0.saturating_sub(1));
-    Ok(match journal::one(connection, view.uid, view.run, before)? {
+    Ok(match journal::compensated(connection, view.uid, view.run, before)? {
         Some(Fact::Compensated(compensated)) => Some(compensated),
         _ => None,
     })

@@ -48,7 +48,7 @@ async fn resume(world: &World, name: &str, id: &str, payload: &str) -> Resumed {
 
 fn accepted(resumed: &Resumed) -> &str {
     match resumed {
-        Resumed::Accepted(owner) => owner.id.as_str(),
+        Resumed::Accepted { owner, .. } => owner.id.as_str(),
         other => panic!("{other:?}"),
     }
 }
@@ -233,7 +233,7 @@ async fn h36_of_many_that_create_a_token_at_once_one_owns_it() {
         .eventually("somebody has the token", async || {
             let resumed = resume(&world, "t", "1", "7").await;
             owner = owner.take().or(match resumed {
-                Resumed::Accepted(other) => Some(other.id.to_string()),
+                Resumed::Accepted { owner, .. } => Some(owner.id.to_string()),
                 _ => None,
             });
             owner.is_some()

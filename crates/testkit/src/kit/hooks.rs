@@ -97,7 +97,7 @@ impl Kit {
             webhook: false,
         };
         match self.system.handle.resume_hook(request).await.map_err(KitError::system)? {
-            Resumed::Accepted(owner) => self.named(owner).map(Some),
+            Resumed::Accepted { owner, .. } => self.named(owner).map(Some),
             Resumed::NotFound => Ok(None),
             other @ (Resumed::IdTaken | Resumed::MailboxFull | Resumed::Moved) => {
                 Err(KitError::Invalid(format!("resume the hook: refused: {other:?}")))

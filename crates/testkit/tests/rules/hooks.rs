@@ -91,6 +91,26 @@ fn h59_h60_h61_h65_force_takes_the_token_down_a_chain_of_owners() {
 }
 
 #[test]
+fn h60_every_await_of_a_hook_that_is_taken_ends() {
+    let twice = async |cx: Workflow, token: String| {
+        let hook: Hook<u64> = cx.hook("numbers").token(token).create()?;
+        hook.conflict().await?;
+        let ends = cx.join_all([hook.next(), hook.next()]).await;
+        Ok::<_, Error>(
+            ends.iter().filter(|end| matches!(end, Err(error) if error.hook_taken().is_some())).count(),
+        )
+    };
+    kit().workflow_fn("twice", twice).run(async |kit| {
+        let first = kit.start_instance("twice", "t").await.unwrap();
+        first.reaches(Status::Waiting).await.unwrap();
+        let second = kit.start_instance("claim", "t").await.unwrap();
+        assert_eq!(first.result::<usize>().await.unwrap(), 2);
+        kit.resume("t", &9).await.unwrap().unwrap();
+        assert_eq!(second.result::<(bool, u64)>().await.unwrap(), (true, 9));
+    });
+}
+
+#[test]
 fn h05_h06_h16_a_start_with_a_token_is_resumed_before_it_has_run_and_keeps_it_afterwards() {
     let kept = async |cx: Workflow, n: u64| {
         let hook: Hook<u64> = cx.hook("order").token(format!("order:{n}")).create()?;

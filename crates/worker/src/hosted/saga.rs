@@ -91,7 +91,7 @@ fn listed(mut undone: Vec<Undone>) -> Compensated {
     let fits = |undone: &&Undone| {
         bytes += undone.call.name.as_str().len();
         if let UndoneEnd::Failed(failure) = &undone.end {
-            bytes += failure.message.len() + failure.data.as_ref().map_or(0, everstep_protocol::Payload::len);
+            bytes += crate::outbox::failure_bytes(failure);
         }
         bytes <= LISTED_BYTES_MAX
     };

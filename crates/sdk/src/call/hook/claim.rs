@@ -3,16 +3,15 @@
 use std::time::{Duration, SystemTime};
 
 use everstep_protocol::duration::IntoMillis;
-use everstep_protocol::hook::HookRetention;
+use everstep_protocol::hook::{HOOK_TAKEN, HookRetention};
 use everstep_protocol::{Millis, Timestamp, journal::Other};
 use serde::{Deserialize, Serialize};
 
 use crate::call::{Instance, IntoTimestamp};
 use crate::{Error, Workflow};
 
-/// The names of the errors; the second is the engine's.
+/// The name of the error of a token that another instance has.
 const CONFLICT: &str = "HookConflict";
-const TAKEN: &str = "HookTaken";
 
 /// An instance that has a token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,7 +84,7 @@ impl Error {
     /// Another instance has taken the token of the hook that was awaited (rule H60): which one.
     #[must_use]
     pub fn hook_taken(&self) -> Option<HookTaken> {
-        let Claimant { instance, hook } = (self.name() == TAKEN).then(|| self.data())??;
+        let Claimant { instance, hook } = (self.name() == HOOK_TAKEN).then(|| self.data())??;
         Some(HookTaken { claimant: instance, hook })
     }
 }

@@ -5,11 +5,11 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use everstep_protocol::{CallKind, Failure, FailureKind, journal::Awaiting};
+use everstep_protocol::{CallKind, Failure, FailureKind, hook::HOOK_DISPOSED, journal::Awaiting};
 use futures::Stream;
 use serde::de::DeserializeOwned;
 
-use super::{Core, DISPOSED};
+use super::Core;
 use crate::Error;
 use crate::call::Pending;
 use crate::call::pending::Fed;
@@ -74,7 +74,7 @@ impl<T: DeserializeOwned> NextPayload<T> {
         let read = outcome.and_then(|fed| self.read(&fed));
         self.pending = None;
         match read {
-            Err(error) if error.name() == DISPOSED => Poll::Ready(None),
+            Err(error) if error.name() == HOOK_DISPOSED => Poll::Ready(None),
             read => Poll::Ready(Some(read)),
         }
     }

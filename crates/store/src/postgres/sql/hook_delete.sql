@@ -1,4 +1,6 @@
--- Deletes tokens (namespace $1, token $2) that their owners ($3) let go of. The owners' heads are locked.
+-- Deletes tokens (namespace $1, token $2) of instances ($3). Without $4 their owners let go of them, whose heads are locked. With it
+-- these have ended and the retention is over at $4, for whoever claims them: nobody holds a lock of theirs, so what an instance that
+-- is run again has taken back meanwhile stays, and the insert that follows fails.
 -- Index: hook_pkey, then Tid Scan.
 DELETE FROM hook
 WHERE ctid = ANY(ARRAY(
@@ -11,3 +13,5 @@ WHERE ctid = ANY(ARRAY(
     ) t
     WHERE t.instance = k.instance
 ))
+-- So written that no index is for it.
+AND CASE WHEN $4::bigint IS NULL THEN true WHEN ended THEN retain_until <= $4::bigint ELSE false END
