@@ -16,7 +16,7 @@ use everstep_protocol::{
     journal::{Fact, Wait},
     topology,
 };
-use everstep_store::{Filter, Range, Store};
+use everstep_store::{Filter, Range, StatusWord, Store};
 use serde::Deserialize;
 
 use crate::{
@@ -34,8 +34,10 @@ pub(crate) async fn measure(kind: Kind, workload: Workload, shape: Shape) -> Res
     let mut producer = Producer::new(backend.broker()?, workload).await?;
     let warm_up = if shape.in_flight == 1 { 5 } else { 300 };
     if !matches!(workload, Workload::Sleep30) {
+        producer.prepare(&backend, "warm", warm_up).await?;
         producer.run("warm", Shape { instances: warm_up, in_flight: shape.in_flight.min(200) }).await?;
     }
+    producer.prepare(&backend, "run", shape.instances).await?;
     let before = backend.counters()?;
     let began = Instant::now();
     let mut latencies = producer.run("run", shape).await?;
@@ -46,7 +48,12 @@ pub(crate) async fn measure(kind: Kind, workload: Workload, shape: Shape) -> Res
             let mut late = lateness(&*backend.store().await?, workload).await?;
             (Some(percentile(&mut late, 0.5)), Some(percentile(&mut late, 0.99)))
         }
-        Workload::Seq5 | Workload::Seq5One | Workload::Fan500 => (None, None),
+        Workload::Seq5
+        | Workload::Seq5One
+        | Workload::Fan500
+        | Workload::Start
+        | Workload::StartToken
+        | Workload::Resume => (None, None),
     };
     let rss_mb = rounded(backend.rss_mb(), 1);
     let messages = backend.stop().await?;
@@ -102,7 +109,30 @@ impl Producer {
         Ok(Self { broker, consumer, workload })
     }
 
-    /// Runs instances to their end; answers with the milliseconds from start published to lifecycle message seen.
+    /// Starts what is to be resumed, and waits until all of it waits.
+    async fn prepare(&self, backend: &Backend, prefix: &str, instances: usize) -> Result<()> {
+        if !self.workload.is_resumed() {
+            return Ok(());
+        }
+        publish(&*self.broker, (0..instances).map(|number| self.start(prefix, number)).collect()).await?;
+        let store = backend.store().await?;
+        let filter = Filter {
+            namespace: Namespace::default(),
+            workflow: Some(self.workload.workflow().parse()?),
+            status: Some(StatusWord::Waiting),
+            ..Filter::default()
+        };
+        let began = Instant::now();
+        while count(&*store, &filter).await? < instances {
+            if began.elapsed() > PATIENCE {
+                bail!("not all of {instances} instances wait");
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        Ok(())
+    }
+
+    /// Runs instances to their end; answers with the milliseconds from start, or resume, published to lifecycle message seen.
     async fn run(&mut self, prefix: &str, shape: Shape) -> Result<Vec<f64>> {
         let mut started = HashMap::with_capacity(shape.instances);
         let mut latencies = Vec::with_capacity(shape.instances);
@@ -113,7 +143,7 @@ impl Producer {
             if count > 0 {
                 let now = Instant::now();
                 started.extend((next..next + count).map(|number| (format!("{prefix}-{number}"), now)));
-                let messages = (next..next + count).map(|number| self.start(prefix, number)).collect();
+                let messages = (next..next + count).map(|number| self.begin(prefix, number)).collect();
                 publish(&*self.broker, messages).await?;
                 next += count;
             }
@@ -122,14 +152,22 @@ impl Producer {
         Ok(latencies)
     }
 
+    /// The message with which the time of an instance begins.
+    fn begin(&self, prefix: &str, number: usize) -> Outgoing {
+        if !self.workload.is_resumed() {
+            return self.start(prefix, number);
+        }
+        let id = format!("{prefix}-{number}");
+        let body = format!(r#"{{"token":"{id}","payload":{number}}}"#);
+        message(topology::EVENT_EXCHANGE, Some(id), body)
+    }
+
     fn start(&self, prefix: &str, number: usize) -> Outgoing {
         let workflow = self.workload.workflow();
-        let body = format!(r#"{{"workflow":"{workflow}","id":"{prefix}-{number}","input":{number}}}"#);
-        Outgoing::to_exchange(topology::START_EXCHANGE, "default", body.into_bytes()).with(Properties {
-            content_type: Some("application/json".to_owned()),
-            persistent: true,
-            ..Properties::default()
-        })
+        let id = format!("{prefix}-{number}");
+        let token = if self.workload.has_token() { format!(r#","token":"{id}""#) } else { String::new() };
+        let body = format!(r#"{{"workflow":"{workflow}","id":"{id}","input":{number}{token}}}"#);
+        message(topology::START_EXCHANGE, None, body)
     }
 
     /// Takes what has ended, at least one.
@@ -156,6 +194,30 @@ impl Producer {
             incoming = self.consumer.try_next();
         }
         Ok(())
+    }
+}
+
+pub(crate) fn message(exchange: &'static str, message_id: Option<String>, body: String) -> Outgoing {
+    let namespace = Namespace::default();
+    Outgoing::to_exchange(exchange, namespace.as_str(), body.into_bytes()).with(Properties {
+        content_type: Some("application/json".to_owned()),
+        message_id,
+        persistent: true,
+        ..Properties::default()
+    })
+}
+
+/// How many instances fit.
+async fn count(store: &dyn Store, filter: &Filter) -> Result<usize> {
+    let mut count = 0;
+    let mut cursor = None;
+    loop {
+        let page = store.instances(filter, cursor.as_ref(), 200).await?;
+        count += page.rows.len();
+        cursor = page.next;
+        if cursor.is_none() {
+            return Ok(count);
+        }
     }
 }
 

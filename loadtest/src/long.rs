@@ -10,7 +10,6 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 use everstep::{Error, Workflow};
-use everstep_broker::{Outgoing, Properties};
 use everstep_engine::{rows::WaitKind, start::NameKey};
 use everstep_protocol::{
     Namespace, Position, Timestamp,
@@ -22,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     backend::{Backend, Kind, WorkerEnd},
-    drive::publish,
+    drive::{message, publish},
     report::rounded,
     workload::noop,
 };
@@ -84,7 +83,8 @@ pub(crate) async fn measure(kind: Kind, steps: Option<usize>) -> Result<Long> {
     let mut backend = Backend::start(kind).await?;
     let input = serde_json::to_string(&Plan { steps, naps: NAPS })?;
     let start = format!(r#"{{"workflow":"long","id":"one","input":{input}}}"#);
-    publish(&*backend.broker()?, vec![message(topology::START_EXCHANGE, "start", start)]).await?;
+    publish(&*backend.broker()?, vec![message(topology::START_EXCHANGE, Some("start".to_owned()), start)])
+        .await?;
     let mut rss_mb = 0.0_f64;
     for (event, end) in EVENTS.into_iter().zip([WorkerEnd::Killed, WorkerEnd::Stopped]) {
         let waits = |view: &InstanceView| {
@@ -94,7 +94,8 @@ pub(crate) async fn measure(kind: Kind, steps: Option<usize>) -> Result<Long> {
         rss_mb = rss_mb.max(backend.rss_mb());
         backend.replace_worker(end).await?;
         let body = format!(r#"{{"workflow":"long","id":"one","type":"{event}","payload":null}}"#);
-        publish(&*backend.broker()?, vec![message(topology::EVENT_EXCHANGE, event, body)]).await?;
+        publish(&*backend.broker()?, vec![message(topology::EVENT_EXCHANGE, Some(event.to_owned()), body)])
+            .await?;
     }
     let store = backend.store().await?;
     let view = until(&*store, |view| view.ended_at.is_some()).await?;
@@ -102,15 +103,6 @@ pub(crate) async fn measure(kind: Kind, steps: Option<usize>) -> Result<Long> {
     drop(store);
     backend.stop().await?;
     evaluate(kind, steps, rounded(rss_mb, 1), &journal)
-}
-
-fn message(exchange: &'static str, id: &str, body: String) -> Outgoing {
-    Outgoing::to_exchange(exchange, Namespace::default().as_str(), body.into_bytes()).with(Properties {
-        content_type: Some("application/json".to_owned()),
-        message_id: Some(id.to_owned()),
-        persistent: true,
-        ..Properties::default()
-    })
 }
 
 async fn until(store: &dyn Store, reached: impl Fn(&InstanceView) -> bool) -> Result<InstanceView> {

@@ -1,7 +1,7 @@
 //! The workloads, and the workflows that they run.
 
 use clap::ValueEnum;
-use everstep::{Error, Registry, Step, Workflow};
+use everstep::{Error, Hook, Registry, Step, Workflow};
 use futures::future::join_all;
 
 use crate::long::long;
@@ -21,6 +21,12 @@ pub(crate) enum Workload {
     Sleep30,
     /// One instance of 500 parallel no-op steps.
     Fan500,
+    /// Nothing but start and end; 2,000 instances, 200 in flight.
+    Start,
+    /// The same, each with a token of its own that it is started with.
+    StartToken,
+    /// 200 instances that wait for a payload, resumed one at a time.
+    Resume,
 }
 
 /// How many instances, and how many at once.
@@ -31,7 +37,7 @@ pub(crate) struct Shape {
 }
 
 everstep_protocol::every! {
-    pub(crate) Workload: Seq5, Seq5One, Sleep30, Fan500
+    pub(crate) Workload: Seq5, Seq5One, Sleep30, Fan500, Start, StartToken, Resume
 }
 
 impl Workload {
@@ -41,6 +47,9 @@ impl Workload {
             Self::Seq5One => "seq5-one",
             Self::Sleep30 => "sleep30",
             Self::Fan500 => "fan500",
+            Self::Start => "start",
+            Self::StartToken => "start-token",
+            Self::Resume => "resume",
         }
     }
 
@@ -49,7 +58,19 @@ impl Workload {
             Self::Seq5 | Self::Seq5One => "seq5",
             Self::Sleep30 => "sleep30",
             Self::Fan500 => "fan500",
+            Self::Start | Self::StartToken => "empty",
+            Self::Resume => "resumed",
         }
+    }
+
+    /// Whether each is started with a token: its id.
+    pub(crate) const fn has_token(self) -> bool {
+        matches!(self, Self::StartToken | Self::Resume)
+    }
+
+    /// Whether what is measured begins with a payload, not with the start.
+    pub(crate) const fn is_resumed(self) -> bool {
+        matches!(self, Self::Resume)
     }
 
     pub(crate) const fn steps(self) -> usize {
@@ -57,15 +78,17 @@ impl Workload {
             Self::Seq5 | Self::Seq5One => 5,
             Self::Sleep30 => 2,
             Self::Fan500 => 500,
+            Self::Start | Self::StartToken | Self::Resume => 0,
         }
     }
 
     pub(crate) fn shapes(self, instances: Option<usize>, in_flight: Option<usize>) -> Vec<Shape> {
         let (own, flights) = match self {
             Self::Seq5 => (2_000, vec![200, 2_000]),
-            Self::Seq5One => (200, vec![1]),
+            Self::Seq5One | Self::Resume => (200, vec![1]),
             Self::Sleep30 => (10_000, vec![10_000]),
             Self::Fan500 => (1, vec![1]),
+            Self::Start | Self::StartToken => (2_000, vec![200]),
         };
         let instances = instances.unwrap_or(own);
         let flights = in_flight.map_or(flights, |in_flight| vec![in_flight]);
@@ -75,7 +98,13 @@ impl Workload {
 
 /// What the worker serves.
 pub(crate) fn registry() -> Registry {
-    Registry::new().workflow(seq5).workflow(sleep30).workflow(fan500).workflow(long)
+    Registry::new()
+        .workflow(seq5)
+        .workflow(sleep30)
+        .workflow(fan500)
+        .workflow_fn("empty", |_cx: Workflow, input: u32| async move { Ok::<_, Error>(input) })
+        .workflow(resumed)
+        .workflow(long)
 }
 
 pub(crate) async fn noop(_step: Step, _input: u32) -> Result<String, Error> {
@@ -105,4 +134,11 @@ async fn fan500(cx: Workflow, input: u32) -> Result<u32, Error> {
         result?;
     }
     Ok(input)
+}
+
+/// Waits for a payload of the hook that it was started with.
+#[everstep::workflow]
+async fn resumed(cx: Workflow, _input: u32) -> Result<u32, Error> {
+    let hook: Hook<u32> = cx.hook("resumes").token(cx.instance_id()).create()?;
+    hook.next().await
 }

@@ -10,10 +10,10 @@ use std::{
 };
 
 use clap::Parser;
-use everstep::{Error, Retry, Step, Workflow};
+use everstep::{Error, Hook, Retry, Step, Workflow};
 use serde::{Deserialize, Serialize};
 
-/// Serves the workflow `echo3` and the pool `echo`.
+/// Serves the workflows `echo3`, `keeper` and `taker` and the pool `echo`.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// AMQP URL of the broker.
@@ -44,6 +44,13 @@ struct Input {
     fail: bool,
 }
 
+/// What a keeper came to.
+#[derive(Debug, Serialize, Deserialize)]
+struct Kept {
+    got: Vec<u64>,
+    taken_by: String,
+}
+
 static ARGUMENTS: OnceLock<Arguments> = OnceLock::new();
 
 fn arguments() -> &'static Arguments {
@@ -58,6 +65,32 @@ async fn echo3(cx: Workflow, input: Input) -> Result<String, Error> {
     cx.sleep("pause", "50 ms").await?;
     let two: String = cx.step("second", (one, input.gate), second).retry(retry()).await?;
     cx.remote("third", &two).on("echo").retry(retry()).await
+}
+
+/// Reads payloads until another instance takes its token.
+#[everstep::workflow]
+async fn keeper(cx: Workflow, token: String) -> Result<Kept, Error> {
+    let hook: Hook<u64> = cx.hook("keeper").token(token).create()?;
+    let mut got = Vec::new();
+    loop {
+        match hook.next().await {
+            Ok(number) => got.push(number),
+            Err(error) => {
+                let by = error.hook_taken().ok_or(error)?;
+                return Ok(Kept { got, taken_by: by.claimant.id });
+            }
+        }
+    }
+}
+
+/// Takes a token from whoever has it, reads one payload and lets it go.
+#[everstep::workflow]
+async fn taker(cx: Workflow, token: String) -> Result<u64, Error> {
+    let hook: Hook<u64> = cx.hook("taker").token(token).force().create()?;
+    let number = hook.next().await?;
+    hook.dispose().await;
+    cx.event::<()>("go").await?;
+    Ok(number)
 }
 
 async fn first(step: Step, (text, fail): (String, bool)) -> Result<String, Error> {
@@ -108,6 +141,8 @@ async fn main() -> anyhow::Result<()> {
         .init();
     everstep::fleet(arguments.amqp.clone())
         .workflow(echo3)
+        .workflow(keeper)
+        .workflow(taker)
         .function("third", third)
         .pool("echo")
         .settings(|settings| {

@@ -76,12 +76,19 @@ impl Fleet {
 
     /// One that was started before is ready first, so it is the active consumer of every report queue.
     pub(crate) fn add_coordinator(&mut self) {
+        let postgres = self.installation.postgres.clone();
+        self.add_coordinator_to(&postgres);
+    }
+
+    /// The same, with a database of this URL.
+    pub(crate) fn add_coordinator_to(&mut self, postgres: &str) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("its address");
         drop(listener);
         let mut command = self.everstep();
         command
             .arg("coordinator")
+            .env("EVERSTEP_POSTGRES__URL", postgres)
             .env("EVERSTEP_HTTP__LISTEN", address.to_string())
             .env("EVERSTEP_COORDINATOR__LEASE", self.lease_ms.to_string())
             .env("EVERSTEP_COORDINATOR__HEARTBEAT", "300")

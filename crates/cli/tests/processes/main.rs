@@ -4,6 +4,8 @@
 //! answer looks like (tests/commands.rs), nor the rules one by one (crates/system-tests).
 
 mod fleet;
+mod fuse;
+mod hooks;
 
 use std::{
     path::Path,
