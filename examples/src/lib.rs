@@ -1,5 +1,6 @@
 //! Example workflows, and the services that they call.
 
+pub mod agent;
 pub mod audit;
 pub mod fulfil;
 pub mod guide;

@@ -57,6 +57,7 @@ mod hook;
 mod instance;
 mod patched;
 mod pending;
+mod plan;
 mod remote;
 mod remote_all;
 mod sleep;
@@ -72,6 +73,8 @@ pub use hook::{
 pub use instance::{Instance, ResultCall, SendCall};
 pub use patched::Patched;
 pub(crate) use pending::{HIDDEN, Pending};
+pub(crate) use plan::Recorded;
+pub use plan::{Plan, PlanCall, Planned};
 pub use remote::RemoteCall;
 pub use remote_all::RemoteCalls;
 pub use sleep::{IntoTimestamp, Sleep};

@@ -52,8 +52,8 @@ mod workflow;
 pub use attributes::IntoAttribute;
 pub use call::{
     ChildCall, ConflictCall, Disposal, Event, EventCall, EventsCall, Hook, HookCall, HookConflict, HookTaken,
-    Instance, IntoRetention, IntoTimestamp, NextPayload, Owner, Patched, Payloads, RemoteCall, RemoteCalls,
-    ResultCall, SendCall, Sleep, Starting, StepCall,
+    Instance, IntoRetention, IntoTimestamp, NextPayload, Owner, Patched, Payloads, Plan, PlanCall, Planned,
+    RemoteCall, RemoteCalls, ResultCall, SendCall, Sleep, Starting, StepCall,
 };
 pub use definition::WorkflowRef;
 pub use error::Error;

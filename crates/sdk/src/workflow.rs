@@ -12,8 +12,8 @@ use uuid::Uuid;
 
 use crate::attributes::shown_state;
 use crate::call::{
-    ChildCall, EventCall, EventsCall, HookCall, Instance, IntoTimestamp, Patched, Pending, RemoteCall,
-    RemoteCalls, Sleep, StepCall, TYPES_MAX,
+    ChildCall, EventCall, EventsCall, HookCall, Instance, IntoTimestamp, Patched, Pending, PlanCall,
+    Recorded, RemoteCall, RemoteCalls, Sleep, StepCall, TYPES_MAX,
 };
 use crate::host::{Shared, Spec, step_fn};
 use crate::random::{self, Random};
@@ -86,6 +86,52 @@ impl Workflow {
         let subject = pending.describe();
         let work = input.map(|input| (input.clone(), step_fn(subject, input, Arc::new(function))));
         StepCall::new(pending, work)
+    }
+
+    /// A step that thinks and does nothing: what it returns is a plan, an ordered list of actions, which is recorded before the first
+    /// of them runs (rule L10). A crash while it thinks changes nothing outside, and thinking begins anew. After that the plan stands:
+    /// whatever crashes, each action is done as if it were the only one, and none that has its outcome is done again.
+    ///
+    /// ```
+    /// # use everstep_sdk::{Error, Step, Workflow};
+    /// # use serde::{Deserialize, Serialize};
+    /// #[derive(Serialize, Deserialize)]
+    /// enum Action { Refund(u64), Write(String) }
+    ///
+    /// # async fn body(cx: Workflow, complaint: String) -> Result<(), Error> {
+    /// let plan = cx.plan("decide", &complaint, decide).await?;
+    /// for action in &plan {
+    ///     match &**action {
+    ///         Action::Refund(cents) => action.step("refund", cents, refund).await?,
+    ///         Action::Write(text) => action.step("write", text, write).await?,
+    ///     }
+    /// }
+    /// # Ok(()) }
+    ///
+    /// async fn decide(_step: Step, complaint: String) -> Result<Vec<Action>, Error> {
+    ///     Ok(vec![Action::Refund(500), Action::Write(format!("Sorry about: {complaint}"))])
+    /// }
+    /// async fn refund(_step: Step, cents: u64) -> Result<(), Error> { Ok(()) }
+    /// async fn write(_step: Step, text: String) -> Result<(), Error> { Ok(()) }
+    /// ```
+    pub fn plan<In, A, E, F, Fut>(
+        &self,
+        name: impl AsRef<str>,
+        input: impl Serialize,
+        function: F,
+    ) -> PlanCall<A>
+    where
+        In: DeserializeOwned,
+        A: Serialize + DeserializeOwned,
+        E: Into<Error>,
+        F: Fn(Step, In) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Vec<A>, E>> + Send + 'static,
+    {
+        let thinks = move |step: Step, input: In| {
+            let thinking = function(step.clone(), input);
+            async move { thinking.await.map(|actions| Recorded::new(&step, actions)) }
+        };
+        PlanCall::new(self.clone(), self.step(name, input, thinks))
     }
 
     /// A step that the workers of a pool run: its own deployment, scaled on its own, in any language. The name is the

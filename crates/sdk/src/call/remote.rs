@@ -19,6 +19,7 @@ use crate::{Error, Retry};
 pub struct RemoteCall<Out> {
     pending: Pending,
     input: Option<Payload>,
+    action: Option<Payload>,
     function: Result<FunctionName, NameError>,
     pool: Option<Result<Pool, NameError>>,
     retry: Retry,
@@ -32,6 +33,7 @@ impl<Out> RemoteCall<Out> {
         Self {
             pending,
             input,
+            action: None,
             function: FunctionName::new(name),
             pool: None,
             retry: Retry::new(),
@@ -39,6 +41,12 @@ impl<Out> RemoteCall<Out> {
             sensitive: false,
             output: PhantomData,
         }
+    }
+
+    /// It is an action of a plan, and known by this in place of its input.
+    pub(super) fn known_as(mut self, identity: impl FnOnce(&Payload) -> Payload) -> Self {
+        self.action = self.input.as_ref().map(identity);
+        self
     }
 
     /// The pool whose workers run it. Required.
@@ -88,12 +96,13 @@ impl<Out: DeserializeOwned> Future for RemoteCall<Out> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         let target = this.target();
-        let Self { pending, input, retry, timeout, sensitive, .. } = this;
+        let Self { pending, input, action, retry, timeout, sensitive, .. } = this;
         let marks = Marks { compensated: pending.is_compensated(), sensitive: *sensitive, reused: false };
         let outcome = ready!(pending.poll(context, || {
             let (function, pool) = target.expect("a call without a target is refused");
             let input = input.take().expect("a call with a number that is not refused has its input");
-            Spec::Remote(RemoteSpec { function, pool, input, policy: retry.policy(*timeout), marks })
+            let (policy, action) = (retry.policy(*timeout), action.take());
+            Spec::Remote(RemoteSpec { function, pool, input, action, policy, marks })
         }));
         pending.decode(outcome)
     }

@@ -20,6 +20,7 @@ use crate::{Error, Retry};
 pub struct StepCall<Out> {
     pending: Pending,
     work: Option<(Payload, StepFn)>,
+    action: Option<Payload>,
     retry: Retry,
     timeout: Option<Millis>,
     sensitive: bool,
@@ -28,7 +29,21 @@ pub struct StepCall<Out> {
 
 impl<Out> StepCall<Out> {
     pub(crate) fn new(pending: Pending, work: Option<(Payload, StepFn)>) -> Self {
-        Self { pending, work, retry: Retry::new(), timeout: None, sensitive: false, output: PhantomData }
+        Self {
+            pending,
+            work,
+            action: None,
+            retry: Retry::new(),
+            timeout: None,
+            sensitive: false,
+            output: PhantomData,
+        }
+    }
+
+    /// It is an action of a plan, and known by this in place of its input.
+    pub(super) fn known_as(mut self, identity: impl FnOnce(&Payload) -> Payload) -> Self {
+        self.action = self.work.as_ref().map(|(input, _)| identity(input));
+        self
     }
 
     /// When a failed attempt is tried again. Without it: five retries, exponential from 10 s.
@@ -47,12 +62,13 @@ impl<Out: DeserializeOwned> Future for StepCall<Out> {
     type Output = Result<Out, Error>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { pending, work, retry, timeout, sensitive, .. } = self.get_mut();
+        let Self { pending, work, action, retry, timeout, sensitive, .. } = self.get_mut();
         let marks = Marks { compensated: pending.is_compensated(), sensitive: *sensitive, reused: false };
         let outcome = ready!(pending.poll(context, || {
             let (input, run) = work.take().expect("a call with a number that is not refused has its work");
             let delay = retry.function().cloned();
-            Spec::Step(StepSpec { input, policy: retry.policy(*timeout), delay, run, marks })
+            let (policy, action) = (retry.policy(*timeout), action.take());
+            Spec::Step(StepSpec { input, action, policy, delay, run, marks })
         }));
         pending.decode(outcome)
     }

@@ -83,7 +83,14 @@ async fn compensate(shared: &Arc<Shared>, plan: Vec<Planned>) -> Vec<Undone> {
 async fn run(shared: &Arc<Shared>, planned: Planned) -> Result<(), Error> {
     let Planned { call, input, policy, delay, run, stop: _, hidden } = planned;
     let mut pending = Pending::of(shared, call);
-    let spec = StepSpec { input, policy, delay, run, marks: Marks { sensitive: hidden, ..Marks::default() } };
+    let spec = StepSpec {
+        input,
+        action: None,
+        policy,
+        delay,
+        run,
+        marks: Marks { sensitive: hidden, ..Marks::default() },
+    };
     let mut spec = Some(spec);
     poll_fn(|context| pending.poll(context, || Spec::Step(spec.take().expect("a call begins once"))))
         .await

@@ -112,6 +112,8 @@ pub struct EventSpec {
 pub struct StepSpec {
     /// Its input.
     pub input: Payload,
+    /// Of an action of a plan: what its key and fingerprint are made of in place of the input (rule L10).
+    pub action: Option<Payload>,
     /// The resolved policy.
     pub policy: Policy,
     /// The delay function, if the code gives one.
@@ -131,6 +133,8 @@ pub struct RemoteSpec {
     pub pool: Pool,
     /// Its input.
     pub input: Payload,
+    /// As of a [`StepSpec`].
+    pub action: Option<Payload>,
     /// The resolved policy.
     pub policy: Policy,
     /// What else the code says of it.
@@ -143,6 +147,25 @@ impl Spec {
         match self {
             Self::Step(step) => Some(&step.input),
             Self::Remote(remote) => Some(&remote.input),
+            Self::Sleep(_)
+            | Self::SleepUntil(_)
+            | Self::Patch
+            | Self::Event(_)
+            | Self::Child(_)
+            | Self::Instance(_)
+            | Self::Send(_)
+            | Self::Hook(_)
+            | Self::Payload(_)
+            | Self::Rollback { .. } => None,
+        }
+    }
+
+    /// Of an action of a plan: what its key and fingerprint are made of in place of the input (rule L10).
+    #[must_use]
+    pub const fn action(&self) -> Option<&Payload> {
+        match self {
+            Self::Step(step) => step.action.as_ref(),
+            Self::Remote(remote) => remote.action.as_ref(),
             Self::Sleep(_)
             | Self::SleepUntil(_)
             | Self::Patch

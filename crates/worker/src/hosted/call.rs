@@ -54,6 +54,7 @@ impl Known {
         limits: &Limits,
     ) -> Self {
         let null = Payload::null();
+        let identity = made.spec.action();
         let input = match &made.spec {
             Spec::Step(step) => &step.input,
             Spec::Remote(remote) => &remote.input,
@@ -74,14 +75,16 @@ impl Known {
         );
         let takes_back = made.call.kind == CallKind::Compensation;
         let mut refused = None;
-        let keys = has_input.then_some(input).map(|input| {
-            keys(info, &made.call, input).or_else(|error| {
+        let keys = has_input.then_some(identity.unwrap_or(input)).map(|input| {
+            // What a plan decides on has keys of its own kind (rule L10).
+            let kind = if identity.is_some() { CallKind::Action } else { made.call.kind };
+            keys(info, (kind, &made.call), input).or_else(|error| {
                 // What takes something back runs all the same: its input is made of what was recorded, and its call is its own.
                 if !takes_back {
                     let message = format!("{}: the input: {error}", made.call);
                     refused = Some(Failure::new(FailureKind::Unserialisable, message));
                 }
-                keys(info, &made.call, &null)
+                keys(info, (kind, &made.call), &null)
             })
         });
         let (key, fingerprint) = keys.and_then(Result::ok).unwrap_or_else(null_keys);
@@ -335,10 +338,10 @@ pub(super) const fn is_final(outcome: &AttemptOutcome) -> bool {
 
 fn keys(
     info: &super::InstanceInfo,
-    call: &Call,
+    (kind, call): (CallKind, &Call),
     input: &Payload,
 ) -> Result<(StepKey, Fingerprint), everstep_protocol::payload::PayloadError> {
-    keys_of(info.uid.0, info.generation.0, call.kind.word(), call.name.as_str(), call.count, input)
+    keys_of(info.uid.0, info.generation.0, kind.word(), call.name.as_str(), call.count, input)
 }
 
 /// What a call without an input has: never sent, never compared.
