@@ -2,6 +2,7 @@
 
 pub mod agent;
 pub mod audit;
+pub mod effects;
 pub mod fulfil;
 pub mod guide;
 pub mod orders;

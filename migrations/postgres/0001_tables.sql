@@ -106,7 +106,7 @@ CREATE TABLE journal (
     payload text,
     PRIMARY KEY (instance, run, position)
 );
-COMMENT ON COLUMN journal.kind IS '1 started, 2 attempted, 3 opened, 4 fired, 5 lost, 6 parked, 7 retried, 8 ended, 9 delivered, 10 closed, 12 cancelled, 14 patched, 15 compensating, 16 compensated, 17 returned, 21 continued, 25 rollback, 26 reusable, 30 registered, 31 received, 32 taken over';
+COMMENT ON COLUMN journal.kind IS '1 started, 2 attempted, 3 opened, 4 fired, 5 lost, 6 parked, 7 retried, 8 ended, 9 delivered, 10 closed, 12 cancelled, 14 patched, 15 compensating, 16 compensated, 17 returned, 21 continued, 25 rollback, 26 reusable, 30 registered, 31 received, 32 taken over, 40 intended, 41 withdrawn, 42 resolved';
 
 -- The side tables of open instances. `subject` is zero for the instance itself, else the hash of a remote step's call.
 
@@ -150,12 +150,15 @@ CREATE TABLE wait (
     call_name text NOT NULL,
     awaited bytea,
     PRIMARY KEY (instance, call),
-    CONSTRAINT only_what_others_do_has_no_time CHECK (due_at IS NOT NULL OR kind IN (3, 5, 6)),
-    CONSTRAINT waits_for_events_say_for_which CHECK ((kind IN (4, 6)) = (awaited IS NOT NULL))
+    CONSTRAINT only_what_others_do_has_no_time CHECK (due_at IS NOT NULL OR kind IN (3, 5, 6, 7)),
+    CONSTRAINT waits_for_events_and_people_say_for_what CHECK ((kind IN (4, 6, 7)) = (awaited IS NOT NULL))
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
-COMMENT ON COLUMN wait.kind IS '1 sleep, 2 retry, 3 remote step, 4 event, 5 another instance, 6 hook';
-COMMENT ON COLUMN wait.awaited IS 'MessagePack: types, key and the position of the entry that opened it';
+COMMENT ON COLUMN wait.kind IS '1 sleep, 2 retry, 3 remote step, 4 event, 5 another instance, 6 hook, 7 person';
+COMMENT ON COLUMN wait.awaited IS
+    'MessagePack: types, key and the position of the entry that opened it; of a person: what is asked';
 CREATE INDEX wait_by_due ON wait (due_at) WHERE due_at IS NOT NULL;
+-- What people are asked, oldest first.
+CREATE INDEX wait_by_question ON wait (since) WHERE kind = 7;
 
 -- What open waits for events wait for: one row a type, by which a new event finds the oldest wait that it fits. The key is
 -- empty where any will do.
@@ -311,13 +314,14 @@ CREATE TABLE published (
     state text NOT NULL
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000);
 
--- Open questions of parked instances.
+-- Why instances are parked: what people are asked about instances as a whole. What they are asked about a call is a wait.
 CREATE TABLE attention (
     instance uuid PRIMARY KEY,
     since bigint NOT NULL,
     code text COLLATE "C" NOT NULL,
     message text NOT NULL
 );
+CREATE INDEX attention_by_age ON attention (since);
 
 -- Pauses, cancels and rollbacks in force: one row an open instance that has one. `cancel_position` is the entry that says so,
 -- `cancel_rollback` whether compensations run then, `compensating_at` since when the body is over and they run, or are to.

@@ -119,21 +119,23 @@ CREATE INDEX ready_step ON ready (namespace, pool, offered_at, ready_at) WHERE p
 CREATE TABLE wait (
     uid        BLOB    NOT NULL,
     call       BLOB    NOT NULL CHECK (length(call) = 16),
-    -- 1 sleep, 2 retry, 3 remote step, 4 event, 5 another instance, 6 hook.
-    kind       INTEGER NOT NULL CHECK (kind BETWEEN 1 AND 6),
+    -- 1 sleep, 2 retry, 3 remote step, 4 event, 5 another instance, 6 hook, 7 person.
+    kind       INTEGER NOT NULL CHECK (kind BETWEEN 1 AND 7),
     since      INTEGER NOT NULL,
     -- Null where something other than time ends it.
     due_at     INTEGER,
     call_kind  TEXT    NOT NULL,
     call_name  TEXT    NOT NULL,
     call_count INTEGER NOT NULL,
-    -- MessagePack of what a wait for an event waits for.
+    -- MessagePack of what a wait for an event waits for, or of what a person is asked.
     awaited    BLOB,
     PRIMARY KEY (uid, call),
-    CHECK ((kind IN (4, 6)) = (awaited IS NOT NULL))
+    CHECK ((kind IN (4, 6, 7)) = (awaited IS NOT NULL))
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX wait_due ON wait (due_at) WHERE due_at IS NOT NULL;
+-- What people are asked, oldest first.
+CREATE INDEX wait_question ON wait (since) WHERE kind = 7;
 
 -- What open waits for events wait for, one row a type. The key is empty where any will do.
 CREATE TABLE awaited (
@@ -272,6 +274,8 @@ CREATE TABLE attention (
     code    TEXT    NOT NULL,
     message TEXT    NOT NULL
 ) STRICT, WITHOUT ROWID;
+
+CREATE INDEX attention_age ON attention (at);
 
 -- Pauses and cancels in force: one row an open instance that has one. `cancel_position` is the entry that says so.
 CREATE TABLE control (

@@ -6,7 +6,7 @@ use everstep_protocol::{
     BuildName, Failure, Payload, Position, SessionId, Timestamp,
     journal::{End, Entry, Fact, ParkCode, Parked},
     limits::Limits,
-    message::{Report, Then, WorkerItem},
+    message::{LedgerItem, Report, Then, WorkerItem},
 };
 use everstep_sdk::Registry;
 use everstep_worker::{
@@ -202,6 +202,10 @@ impl Code {
 
     fn report(&mut self, report: Report) -> Result<(), Trouble> {
         self.next.extend(report.opened.iter().map(|open| open.call.to_string()));
+        self.next.extend(report.ledger.iter().filter_map(|item| match item {
+            LedgerItem::Intend(intent) => Some(intent.call.to_string()),
+            LedgerItem::Withdraw(_) | LedgerItem::Dropped(_) => None,
+        }));
         match report.then {
             Then::Park(parked) => return Err(Trouble::Parked(parked)),
             Then::End(end) => self.end = Some(Last::Ended(end)),

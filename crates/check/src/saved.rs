@@ -3,13 +3,14 @@
 //! as they did.
 
 mod hook;
+mod ledger;
 mod read;
 mod saga;
 mod write;
 
 use everstep_protocol::{
     BuildName, Call, Epoch, EventKey, EventType, FailureKind, FunctionName, Generation, InstanceId,
-    InstanceUid, Namespace, Pin, Pool, Position, Run, SessionId, Timestamp, Token, WorkflowName,
+    InstanceUid, Namespace, Pin, Pool, Position, Run, Sent, SessionId, Timestamp, Token, WorkflowName,
     hook::Webhook,
     journal::{Entry, Other, ParkCode},
 };
@@ -172,6 +173,24 @@ struct Line {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     reused: bool,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
+    found: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    class: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    visibility_lag: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    look_first: Option<FunctionName>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    epoch: Option<u64>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    asks: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    choice: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     rollback: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     token: Option<Token>,
@@ -203,6 +222,9 @@ struct Error {
     /// Message and data are not in the export (rule P44).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     sensitive: bool,
+    /// What is known of its effect (rule L9).
+    #[serde(default, skip_serializing_if = "Sent::is_unknown")]
+    sent: Sent,
 }
 
 impl Saved {

@@ -35,6 +35,8 @@ pub struct Instance {
     #[serde(default)]
     pub attention: Option<Attention>,
     #[serde(default)]
+    pub questions: Vec<Question>,
+    #[serde(default)]
     pub created_at: String,
     #[serde(default)]
     pub ended_at: Option<String>,
@@ -68,6 +70,47 @@ pub struct Instance {
     pub children_total: u64,
     #[serde(default)]
     pub rollback: Option<Rollback>,
+}
+
+/// Questions.
+#[derive(Debug, Deserialize)]
+#[allow(missing_docs, reason = "the fields are those of the HTTP API")]
+pub struct QuestionList {
+    pub questions: Vec<Question>,
+    #[serde(default)]
+    pub next: Option<String>,
+}
+
+/// Something that a person is asked.
+#[derive(Debug, Deserialize)]
+#[allow(missing_docs, reason = "the fields are those of the HTTP API")]
+pub struct Question {
+    pub workflow: String,
+    pub id: String,
+    pub question: String,
+    pub kind: String,
+    pub since: String,
+    pub message: String,
+    #[serde(default)]
+    pub choices: Vec<String>,
+    #[serde(default)]
+    pub call: Option<Call>,
+    #[serde(default)]
+    pub key: Option<String>,
+    #[serde(default)]
+    pub evidence: Option<Evidence>,
+}
+
+/// What a worker said too late.
+#[derive(Debug, Deserialize)]
+#[allow(missing_docs, reason = "the fields are those of the HTTP API")]
+pub struct Evidence {
+    pub at: String,
+    pub outcome: String,
+    #[serde(default)]
+    pub output: Option<Box<RawValue>>,
+    #[serde(default)]
+    pub error: Option<Error>,
 }
 
 /// The compensations of an instance.

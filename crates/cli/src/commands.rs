@@ -1,5 +1,6 @@
 //! The commands, one file for each noun.
 
+mod attention;
 mod batch;
 mod bulk;
 mod check;
@@ -40,6 +41,7 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Start(args) => start::start(&Asking::new(&global)?, args).await,
         Command::Instances(command) => instances::run(&Asking::new(&global)?, command).await,
         Command::Bulk(command) => bulk::run(&Asking::new(&global)?, command).await,
+        Command::Attention(command) => attention::run(&Asking::new(&global)?, command).await,
         Command::Events(command) => events::run(&Asking::new(&global)?, command).await,
         Command::Hooks(command) => hooks::run(&Asking::new(&global)?, command).await,
         Command::Check(options) => check::run(options).await,

@@ -5,7 +5,9 @@ use std::{fmt::Write as _, io::IsTerminal};
 
 use comfy_table::{Cell, Color, Table, presets};
 
-use crate::answer::{Bulk, Call, Child, Entry, Hook, Instance, Reason, Rejected, Rollback};
+use crate::answer::{
+    Bulk, Call, Child, Entry, Hook, Instance, Question, QuestionList, Reason, Rejected, Rollback,
+};
 
 /// Text in which control characters are escaped.
 #[must_use]
@@ -94,6 +96,10 @@ pub fn instance(instance: &Instance) -> String {
             writeln!(shown, "and {missing} more").expect("a string takes any text");
         }
     }
+    if !instance.questions.is_empty() {
+        shown.push('\n');
+        shown.push_str(&asked(&instance.questions));
+    }
     if !instance.children.is_empty() {
         shown.push('\n');
         shown.push_str(&children(&instance.children));
@@ -153,6 +159,19 @@ fn words(value: &serde_json::Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
+fn asked(questions: &[Question]) -> String {
+    let mut table = table(&["QUESTION", "ABOUT", "SINCE", "ANSWERS"]);
+    for question in questions {
+        table.add_row([
+            plain(&question.question),
+            question.call.as_ref().map(call).unwrap_or_default(),
+            plain(&question.since),
+            plain(&question.choices.join(", ")),
+        ]);
+    }
+    finish(table)
+}
+
 fn children(children: &[Child]) -> String {
     let mut table = table(&["CHILD", "STATUS", ""]);
     for child in children {
@@ -207,6 +226,63 @@ fn detail(entry: &Entry) -> String {
     parts.extend(entry.error.as_ref().map(|error| format!("{}: {}", error.name, error.message)));
     parts.extend(entry.retry_at.as_ref().map(|at| format!("again at {at}")));
     parts.join(", ")
+}
+
+/// What people are asked.
+#[must_use]
+pub fn questions(list: &QuestionList) -> String {
+    let mut table = table(&["WORKFLOW", "ID", "QUESTION", "KIND", "SINCE", "ABOUT"]);
+    for question in &list.questions {
+        table.add_row([
+            plain(&question.workflow),
+            plain(&question.id),
+            plain(&question.question),
+            plain(&question.kind),
+            plain(&question.since),
+            question.call.as_ref().map_or_else(|| plain(&question.message), call),
+        ]);
+    }
+    let mut shown = finish(table);
+    if let Some(next) = &list.next {
+        writeln!(shown, "more with --after {}", plain(next)).expect("a string takes any text");
+    }
+    shown
+}
+
+/// Questions and what came of answering each.
+#[must_use]
+pub fn answered(outcomes: &[(Question, &str)]) -> String {
+    let mut table = table(&["WORKFLOW", "ID", "QUESTION", "OUTCOME"]);
+    for (question, outcome) in outcomes {
+        let Question { workflow, id, question, .. } = question;
+        table.add_row([plain(workflow), plain(id), plain(question), (*outcome).to_owned()]);
+    }
+    finish(table)
+}
+
+/// Everything about one question.
+#[must_use]
+pub fn question(question: &Question) -> String {
+    let mut table = table(&[]);
+    let mut line = |label: &str, text: &str| {
+        table.add_row([Cell::new(label), Cell::new(plain(text))]);
+    };
+    line("instance", &format!("{}/{}", question.workflow, question.id));
+    line("question", &question.question);
+    line("kind", &question.kind);
+    line("asked at", &question.since);
+    line("what", &question.message);
+    if let Some(key) = &question.key {
+        line("idempotency key", key);
+    }
+    if let Some(evidence) = &question.evidence {
+        let error = evidence.error.as_ref().map(|error| format!("{}: {}", error.name, error.message));
+        let output = evidence.output.as_ref().map(|output| output.get().to_owned());
+        let said = error.or(output).unwrap_or_default();
+        line("said too late", &format!("{} at {}: {said}", evidence.outcome, evidence.at));
+    }
+    line("answers", &question.choices.join(", "));
+    finish(table)
 }
 
 /// Tokens and who has them.

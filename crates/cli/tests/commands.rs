@@ -136,6 +136,61 @@ fn instances_are_pinned_and_unpinned() {
     assert_snapshot!("unpin", unpin.run(&["instances", "unpin", "fulfil", "o-1"]));
 }
 
+/// A question about a call.
+fn question(id: &str, question: &str) -> String {
+    let call = r#"{"kind":"step","name":"transfer","count":1}"#;
+    format!(
+        r#"{{"workflow":"fulfil","id":"{id}","question":"{question}","kind":"unknown_outcome","since":"2026-01-02T03:04:06.000000Z","message":"Error: timed out","choices":["done","again","fail"],"call":{call},"attempt":1,"key":"5e5e"}}"#
+    )
+}
+
+fn parked() -> &'static str {
+    r#"{"workflow":"fulfil","id":"o-3","question":"parked","kind":"poison","since":"2026-01-02T03:04:05.000000Z","message":"3 holders died","choices":["retry","terminate"]}"#
+}
+
+#[test]
+fn l08_questions_are_listed_shown_and_answered() {
+    let list = format!(r#"{{"questions":[{},{}],"next":"c7"}}"#, parked(), question("o-1", "1.7"));
+    let args = ["attention", "list", "--workflow", "fulfil", "--older-than", "1 hour"];
+    let route = "GET /v1/default/attention?workflow=fulfil&older_than=1+hour";
+    assert_snapshot!("attention_list", one(route, 200, list).run(&args));
+    let route = "GET /v1/default/workflows/fulfil/instances/o-1/attention/1.7";
+    let args = ["attention", "get", "fulfil", "o-1", "1.7"];
+    assert_snapshot!("attention_get", one(route, 200, question("o-1", "1.7")).run(&args));
+    let route = "POST /v1/default/workflows/fulfil/instances/o-1/attention/1.7/resolve";
+    let resolve = ["attention", "resolve", "fulfil", "o-1", "1.7"];
+    let done = ["done", "--result", r#"{"cents":1.10}"#, "--by", "ann", "--why", "line 4", "--key", "k"];
+    let answered = one(route, 200, instance("queued", ""));
+    assert_snapshot!("attention_resolve", answered.run(&[&resolve[..], &done[..]].concat()));
+    let late = one(route, 409, problem(409, "not_asked", "it was answered", true));
+    assert_snapshot!("attention_not_asked", late.run(&[&resolve[..], &["again"]].concat()));
+}
+
+#[test]
+fn l08_many_questions_are_answered_at_once() {
+    let first = format!(r#"{{"questions":[{},{}],"next":"c7"}}"#, parked(), question("o-1", "1.7"));
+    let second = format!(r#"{{"questions":[{}]}}"#, question("o-2", "1.9"));
+    let rig = |last: (u16, String)| {
+        let resolve = |id: &str, question: &str| {
+            let route =
+                format!("POST /v1/default/workflows/fulfil/instances/{id}/attention/{question}/resolve");
+            &*route.leak()
+        };
+        Rig::new(vec![
+            ("GET /v1/default/attention?limit=200", 200, first.clone()),
+            ("GET /v1/default/attention?limit=200&after=c7", 200, second.clone()),
+            (resolve("o-1", "1.7"), 200, instance("queued", "")),
+            (resolve("o-2", "1.9"), last.0, last.1),
+        ])
+    };
+    let all = ["attention", "resolve-all", "again", "--by", "ann", "--key", "k"];
+    let late = (409, problem(409, "not_asked", "it was answered", true));
+    assert_snapshot!("attention_all", rig(late.clone()).run(&all));
+    assert_snapshot!("attention_all_dry_run", rig(late).run(&[&all[..], &["--dry-run"]].concat()));
+    let refused = (500, problem(500, "broken", "no", false));
+    assert_snapshot!("attention_all_broken", rig(refused).run(&all));
+}
+
 #[test]
 fn many_instances_are_operated_at_once() {
     let bulk = |state: &str, done: u32| {

@@ -48,6 +48,21 @@ pub struct List {
     pub cursor: Option<String>,
 }
 
+/// Which questions to list.
+#[derive(Clone, Debug, Default)]
+pub struct Questions {
+    /// Only of this workflow.
+    pub workflow: Option<WorkflowName>,
+    /// Only of this kind.
+    pub kind: Option<String>,
+    /// Only those that were asked at least so long ago.
+    pub older_than: Option<String>,
+    /// How many.
+    pub limit: Option<u32>,
+    /// Where an earlier page ended.
+    pub after: Option<String>,
+}
+
 /// An event to send.
 #[derive(Debug)]
 pub struct Event {
@@ -259,6 +274,49 @@ impl Api {
         let mut url = self.url(&path);
         query(&mut url, &[("key", &event.key.as_ref().map(ToString::to_string))]);
         self.send(self.keyed(url, &event.id, &event.payload)?).await
+    }
+
+    /// What instances ask people, in the order in which they asked.
+    pub async fn attention(&self, list: &Questions) -> Result<Answer, Error> {
+        let mut url = self.url(&["attention"]);
+        let workflow = list.workflow.as_ref().map(ToString::to_string);
+        let limit = list.limit.map(|limit| limit.to_string());
+        query(
+            &mut url,
+            &[
+                ("workflow", &workflow),
+                ("kind", &list.kind),
+                ("older_than", &list.older_than),
+                ("limit", &limit),
+                ("after", &list.after),
+            ],
+        );
+        self.get(url).await
+    }
+
+    /// What one instance asks, or one of its questions.
+    pub async fn questions(
+        &self,
+        workflow: &WorkflowName,
+        id: &InstanceId,
+        question: Option<&str>,
+    ) -> Result<Answer, Error> {
+        let path = ["workflows", workflow.as_str(), "instances", id.as_str(), "attention"];
+        self.get(self.url(&path.into_iter().chain(question).collect::<Vec<_>>())).await
+    }
+
+    /// Answers a question. Repeating it with the same key answers it once.
+    pub async fn resolve(
+        &self,
+        workflow: &WorkflowName,
+        id: &InstanceId,
+        question: &str,
+        key: &str,
+        body: &impl Serialize,
+    ) -> Result<Answer, Error> {
+        let path =
+            ["workflows", workflow.as_str(), "instances", id.as_str(), "attention", question, "resolve"];
+        self.send(self.keyed(self.url(&path), key, body)?).await
     }
 
     /// Tokens and who has them.

@@ -276,6 +276,27 @@ impl InstanceHandle {
         self.operate("retry", None).await
     }
 
+    /// Answers what it asks people about a call, by the question's id: the call took effect, and this is its output (rule L8).
+    pub async fn resolve_done<T: Serialize + ?Sized>(&self, question: &str, output: &T, by: &str) -> Done {
+        self.resolve(question, json!({ "choice": "done", "output": output, "by": by })).await
+    }
+
+    /// Answers a question: the call is to be made again.
+    pub async fn resolve_again(&self, question: &str, by: &str) -> Done {
+        self.resolve(question, json!({ "choice": "again", "by": by })).await
+    }
+
+    /// Answers a question: the call has failed, with this message.
+    pub async fn resolve_failed(&self, question: &str, message: &str, by: &str) -> Done {
+        self.resolve(question, json!({ "choice": "fail", "message": message, "by": by })).await
+    }
+
+    async fn resolve(&self, question: &str, body: serde_json::Value) -> Done {
+        let key = uuid::Uuid::now_v7().to_string();
+        let answer = self.api.resolve(&self.workflow, &self.id, question, &key, &body).await;
+        self.done("resolve", answer)
+    }
+
     /// Runs it again from the beginning, in a new run with the same input and keys.
     pub async fn restart(&self) -> Done {
         self.operate("restart", None).await
@@ -326,7 +347,9 @@ impl InstanceHandle {
             "not_found" => {
                 OperationError::NotFound { workflow: self.workflow.to_string(), id: self.id.to_string() }
             }
-            "not_allowed" | "not_parked" => OperationError::Refused { operation, reason: detail },
+            "not_allowed" | "not_parked" | "not_asked" => {
+                OperationError::Refused { operation, reason: detail }
+            }
             "moved" => OperationError::Moved(operation),
             _ => Error::Problem(problem).into(),
         })

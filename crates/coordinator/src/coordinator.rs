@@ -220,6 +220,7 @@ fn services(
     endless(&mut set, Box::pin(service::timers::run(Arc::clone(shared))));
     endless(&mut set, Box::pin(service::dispatch::run(Arc::clone(shared))));
     endless(&mut set, Box::pin(service::unserved::run(Arc::clone(shared))));
+    endless(&mut set, Box::pin(service::attention::run(Arc::clone(shared))));
     endless(&mut set, Box::pin(service::outbox::run(Arc::clone(shared), lifecycles)));
     endless(&mut set, Box::pin(service::outbox::repeat(Arc::clone(shared))));
     endless(&mut set, Box::pin(service::rejections::run(Arc::clone(shared), rejections)));

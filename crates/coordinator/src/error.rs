@@ -55,6 +55,15 @@ pub enum Error {
         /// The most that is copied.
         limit: u64,
     },
+    /// A restart would make a call again of which nobody knows whether it took effect (rule L7). Nothing has changed.
+    #[error(
+        "restart is refused: nobody knows whether {0} took effect, and it must not be made twice; restart from that very call to make it \
+         again, or answer the question about it first; nothing has changed"
+    )]
+    Unsettled(String),
+    /// A question that is to be answered is not open, or no longer. Nothing has changed.
+    #[error("the question is not open: {0}; nothing has changed")]
+    NotAsked(String),
     /// The settings cannot work.
     #[error("the settings cannot work: {}", .0.join("; "))]
     Settings(Vec<String>),
@@ -92,6 +101,8 @@ impl Error {
             | Self::IdsSize(_)
             | Self::Undecided { .. }
             | Self::UnknownStep(_)
+            | Self::Unsettled(_)
+            | Self::NotAsked(_)
             | Self::JournalTooLarge { .. } => ErrorKind::Refused,
         }
     }

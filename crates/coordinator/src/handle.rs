@@ -1,11 +1,13 @@
 //! What the HTTP API, the CLI's embedded mode and tests ask of a running coordinator.
 
 pub(crate) mod act;
+mod attention;
 pub(crate) mod bulk;
 mod control;
 mod hook;
 
 pub use act::{Each, IDS_MAX};
+pub use attention::Decision;
 pub use bulk::{BulkBegun, BulkCount};
 pub use hook::{ResumeRequest, Resumed};
 

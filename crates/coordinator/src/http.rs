@@ -23,6 +23,9 @@
 //! | `POST .../{id}/restart` | run it again, from the beginning or from a step |
 //! | `POST .../{id}/terminate` | end it now |
 //! | `POST .../{id}/retry` | let a parked one go on |
+//! | `GET .../{id}/attention`, `.../{question}` | what it asks people |
+//! | `POST .../{id}/attention/{question}/resolve` | answer it |
+//! | `GET /v1/{namespace}/attention` | what all instances ask, oldest first |
 //! | `POST .../{id}/pin`, `.../unpin` | let only workers of one build have it; let any |
 //! | `POST /v1/{namespace}/bulk` | an operation on many instances, or with `dry_run` their count |
 //! | `GET /v1/{namespace}/bulk` | such operations, newest first |
@@ -35,6 +38,7 @@
 //! | `GET /healthz`, `/readyz`, `/metrics` | for probes and Prometheus |
 
 mod act;
+mod attention;
 mod batch;
 mod bulk;
 mod control;
@@ -121,6 +125,7 @@ pub async fn serve(
 pub fn router(handle: Handle) -> Router {
     let body_max = body_bytes_max(handle.limits().input_bytes);
     let event_max = body_bytes_max(handle.limits().event_bytes);
+    let output_max = body_bytes_max(handle.limits().output_bytes);
     let of_workflow = "/v1/{namespace}/workflows/{workflow}/instances";
     let of_instance = |rest: &str| format!("{of_workflow}/{{id}}{rest}");
     Router::new()
@@ -136,6 +141,9 @@ pub fn router(handle: Handle) -> Router {
         .route(&of_instance("/retry"), post(control::retry))
         .route(&of_instance("/pin"), post(control::pin))
         .route(&of_instance("/unpin"), post(control::unpin))
+        .route("/v1/{namespace}/attention", get(attention::list))
+        .route(&of_instance("/attention"), get(attention::of_instance))
+        .route(&of_instance("/attention/{question}"), get(attention::get))
         .route("/v1/{namespace}/bulk", post(bulk::begin).get(bulk::list))
         .route("/v1/{namespace}/bulk/{id}", get(bulk::get))
         .route("/v1/{namespace}/bulk/{id}/stop", post(bulk::stop))
@@ -153,6 +161,7 @@ pub fn router(handle: Handle) -> Router {
         .merge(batch(body_max))
         .merge(events(&of_instance("/events/{type}"), event_max))
         .merge(payloads(event_max))
+        .merge(answers(&of_instance("/attention/{question}/resolve"), output_max))
         .layer(middleware::map_response(guard::body_too_large))
         .layer(middleware::from_fn(guard::only_from_here))
         .layer(TraceLayer::new_for_http().make_span_with(span).on_failure(not_ready_is_no_error()))
@@ -173,6 +182,15 @@ fn batch(body_max: usize) -> Router<Handle> {
 fn events(path: &str, body_max: usize) -> Router<Handle> {
     Router::new()
         .route(path, post(events::send))
+        .method_not_allowed_fallback(guard::wrong_method)
+        .layer(DefaultBodyLimit::disable())
+        .layer(RequestBodyLimitLayer::new(body_max))
+}
+
+/// The one route whose body may hold the output of a step.
+fn answers(path: &str, body_max: usize) -> Router<Handle> {
+    Router::new()
+        .route(path, post(attention::resolve))
         .method_not_allowed_fallback(guard::wrong_method)
         .layer(DefaultBodyLimit::disable())
         .layer(RequestBodyLimitLayer::new(body_max))

@@ -15,6 +15,7 @@
 //! | dispatch | offers what waits in the store | 0.5 s | duty `dispatch` |
 //! | later | offers a wake to the queue, where whoever kept its body was told first and has no room | 0.2 s after | every coordinator |
 //! | unserved | names and counts what is ready and has no worker | 15 s | duty `dispatch` |
+//! | attention | counts what waits for a person | 15 s | duty `dispatch` |
 //! | outbox | publishes lifecycle messages, and again what was not confirmed | as it comes, 5 s | every coordinator, duty `outbox` |
 //! | rejections | records what can never be accepted | as it comes | every coordinator |
 //! | measure | measures what rejected records take, and stops the intake of a namespace at the bound | 5 s | every coordinator |
@@ -43,7 +44,7 @@ pub use chance::{Chance, SystemChance};
 pub use coordinator::Coordinator;
 pub use error::{Error, ErrorKind};
 pub use handle::{
-    BATCH_STARTS_MAX, BulkBegun, BulkCount, Each, EventRequest, Handle, Health, IDS_MAX, ResumeRequest,
-    Resumed, StartRequest,
+    BATCH_STARTS_MAX, BulkBegun, BulkCount, Decision, Each, EventRequest, Handle, Health, IDS_MAX,
+    ResumeRequest, Resumed, StartRequest,
 };
 pub use settings::Settings;

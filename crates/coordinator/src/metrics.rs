@@ -23,6 +23,8 @@ pub(crate) struct Metrics {
     pub(crate) rejected_bytes: IntGaugeVec,
     pub(crate) intake_stopped: IntGaugeVec,
     pub(crate) unserved: IntGaugeVec,
+    pub(crate) attention: IntGaugeVec,
+    pub(crate) questions: IntCounter,
     pub(crate) sessions: IntGauge,
     pub(crate) sessions_ended: IntCounterVec,
     pub(crate) timer_lateness: HistogramVec,
@@ -96,6 +98,11 @@ impl Metrics {
                  most 20; of the coordinator that offers.",
                 "queue",
             ),
+            attention: keep(&registry, attention()),
+            questions: counter(
+                "everstep_unknown_outcomes_total",
+                "At-most-once calls whose outcome became a question for a person.",
+            ),
             sessions: keep(
                 &registry,
                 IntGauge::new("everstep_sessions", "Live sessions as this coordinator knows them."),
@@ -125,6 +132,14 @@ impl Metrics {
             registry,
         }
     }
+}
+
+fn attention() -> prometheus::Result<IntGaugeVec> {
+    let opts = Opts::new(
+        "everstep_attention",
+        "What waits for a person, by kind and by how long: less than an hour, a day, older; of the coordinator that offers.",
+    );
+    IntGaugeVec::new(opts, &["kind", "age"])
 }
 
 fn lateness(buckets: Vec<f64>) -> prometheus::Result<HistogramVec> {

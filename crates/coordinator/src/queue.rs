@@ -145,7 +145,9 @@ fn size(input: &Input) -> usize {
     use everstep_protocol::message::{AttemptOutcome, OpenWait, Then};
     let outcome = |outcome: &AttemptOutcome| match outcome {
         AttemptOutcome::Succeeded(output) => output.len(),
-        AttemptOutcome::Failed { failure, .. } => failure.message.len(),
+        AttemptOutcome::Failed { failure, .. } | AttemptOutcome::Unknown { failure, .. } => {
+            failure.message.len()
+        }
     };
     match input {
         Input::Start(start) => start.input.len(),

@@ -1,5 +1,6 @@
 //! The services around the loop. Each has one job and ends with the coordinator.
 
+pub(crate) mod attention;
 pub(crate) mod bulks;
 pub(crate) mod clean;
 pub(crate) mod deadlines;

@@ -52,6 +52,8 @@ struct Decided {
     sent: Vec<(InstanceUid, Run)>,
     near: Vec<(everstep_protocol::Timestamp, InstanceUid, everstep_protocol::CallHash)>,
     lifecycles: Vec<everstep_engine::lifecycle::Lifecycle>,
+    /// How many calls became questions for a person.
+    questions: u64,
     held_back: bool,
     /// Waits became due that a scan has passed.
     resumed: bool,
@@ -143,6 +145,7 @@ fn decide(shared: Arc<Shared>, inputs: Arc<Vec<Input>>, out: Arc<Mutex<Decided>>
             credits,
             sent: writes.sent.clone(),
             near: near(&writes),
+            questions: questions(&writes),
             lifecycles: writes.outbox.clone(),
             held_back: writes.ready.iter().any(|row| !row.offered),
             resumed: !writes.waits_due.is_empty(),
@@ -156,6 +159,12 @@ fn decide(shared: Arc<Shared>, inputs: Arc<Vec<Input>>, out: Arc<Mutex<Decided>>
 fn near(writes: &Writes) -> Vec<(everstep_protocol::Timestamp, InstanceUid, everstep_protocol::CallHash)> {
     let due = writes.waits.iter().filter_map(|(uid, wait)| Some((wait.due_at?, *uid, wait.call.hash())));
     due.collect()
+}
+
+/// What a worker attached to an open question asks nothing new.
+fn questions(writes: &Writes) -> u64 {
+    let asked = writes.waits.iter().filter_map(|(_, wait)| wait.question.as_ref());
+    asked.filter(|question| question.evidence.is_none()).count() as u64
 }
 
 /// The batch did not commit: what it took in memory is given back.
@@ -176,6 +185,7 @@ async fn conclude(
     decided: Decided,
     finished: &mut Finished,
 ) {
+    shared.metrics.questions.inc_by(decided.questions);
     if !decided.near.is_empty() {
         shared.near.lock().unwrap_or_else(PoisonError::into_inner).extend(&decided.near);
         shared.near_changed.notify_one();
@@ -276,10 +286,10 @@ fn reported(input: &Input) -> Option<(SessionId, WorkerItem)> {
     let Input::On { instance, what } = input else { return None };
     match what {
         What::Report { session, report, .. } => Some((*session, WorkerItem::Report(report.clone()))),
-        What::StepReport { session, call, epoch, ran_for, outcome, progress, .. } => {
+        What::StepReport { session, call, epoch, ran_for, outcome, progress, found, .. } => {
             let (instance, call, epoch, ran_for) = (*instance, *call, *epoch, *ran_for);
-            let (outcome, progress) = (outcome.clone(), progress.clone());
-            let item = WorkerItem::StepReport { instance, call, epoch, ran_for, outcome, progress };
+            let (outcome, progress, found) = (outcome.clone(), progress.clone(), *found);
+            let item = WorkerItem::StepReport { instance, call, epoch, ran_for, outcome, progress, found };
             Some((*session, item))
         }
         _ => None,
@@ -472,6 +482,7 @@ const fn answer_word(answer: &Answer) -> &'static str {
         Answer::MailboxFull => "mailbox_full",
         Answer::HookHeld(_) => "hook_held",
         Answer::HookRetention => "hook_retention",
+        Answer::NotAsked => "not_asked",
     }
 }
 

@@ -339,6 +339,7 @@ fn report(n: u64, step: u32) -> Report {
         state: None,
         attributes: Vec::new(),
         compensated: None,
+        ledger: Vec::new(),
     }
 }
 

@@ -290,6 +290,7 @@ impl Batch {
             | What::Expire
             | What::Unwritable { .. }
             | What::Retry { .. }
+            | What::Resolve { .. }
             | What::Pin { .. } => None,
         };
         self.effects.extend(item.map(|(session, item)| Effect::Item(session, item)));
@@ -314,6 +315,7 @@ const fn may_place(what: &What) -> bool {
         | What::Cancel { .. }
         | What::Restart { .. }
         | What::Retry { .. }
+        | What::Resolve { .. }
         | What::Overdue
         | What::Pin { .. } => true,
         What::Claim { .. }

@@ -23,6 +23,7 @@
 //! | expire | nothing | nothing | nothing | nothing | nothing | nothing | gone |
 //! | unwritable | **park** | **park** | **park** | **park** | **park** | nothing | nothing |
 //! | retry | refused | refused | refused | refused | refused | **ready** | refused |
+//! | resolve | append, push | append, push | append | **append, ready** | append | append | refused |
 //! | pin | **noted** | **noted** | **ready** elsewhere | **noted** | **noted** | **noted** | **noted** |
 //!
 //! An event that no open wait fits is kept, in every open state alike. A letter with an event, a terminate or a cancel does what
@@ -42,6 +43,7 @@ mod lease;
 mod letter;
 mod pause;
 mod pin;
+mod question;
 mod report;
 mod restart;
 mod rollback;
@@ -55,6 +57,7 @@ use everstep_protocol::{
     limits::{Limits, PART_BYTES},
 };
 
+pub use question::Resolution;
 pub use restart::Prepared;
 
 use crate::{
@@ -102,15 +105,20 @@ pub fn decide(head: &Head, what: &What, context: Context<'_>) -> Decision {
         What::Report { session, build, report } => report::report(&mut draft, *session, build, report),
         What::Due { call } => due::due(&mut draft, *call),
         What::StepClaim { session, call } => step::claim(&mut draft, *session, *call),
-        What::StepReport { session, build, call, epoch, ran_for, outcome, progress } => {
+        What::StepReport { session, build, call, epoch, ran_for, outcome, progress, found } => {
             let from =
                 step::From { session: *session, build, call: *call, progress: kept(progress.as_ref()) };
-            step::report(&mut draft, &from, *epoch, *ran_for, outcome)
+            step::report(
+                &mut draft,
+                &from,
+                *epoch,
+                &step::Ending { ran_for: *ran_for, outcome, found: *found },
+            )
         }
-        What::StepLeaseEnded { session, build, call, epoch, counts, progress } => {
+        What::StepLeaseEnded { session, build, call, epoch, counts, unstarted, progress } => {
             let from =
                 step::From { session: *session, build, call: *call, progress: kept(progress.as_ref()) };
-            step::ended(&mut draft, &from, *epoch, *counts)
+            step::ended(&mut draft, &from, *epoch, (*counts, *unstarted))
         }
         What::Event(event) => event::accept(&mut draft, event),
         What::Payload(payload) => hook::resume(&mut draft, payload),
@@ -129,6 +137,7 @@ pub fn decide(head: &Head, what: &What, context: Context<'_>) -> Decision {
         What::Expire => delete::expire(&mut draft),
         What::Unwritable { message } => control::unwritable(&mut draft, message),
         What::Retry { operation } => control::retry(&mut draft, operation),
+        What::Resolve { operation, resolution } => question::resolve(&mut draft, operation, resolution),
         What::Pin { operation, pin } => pin::pin(&mut draft, operation, pin.as_ref()),
     };
     draft.finish(answer)
@@ -187,6 +196,8 @@ impl<'a> Draft<'a> {
             leased: self.lease().is_some(),
             ready: self.is_ready(),
             parked: self.is_parked(),
+            // What people may do is the same as where it waits for anything else.
+            asks: false,
             paused: self.is_paused(),
             steps_leased: false,
         };

@@ -259,6 +259,8 @@ pub enum Answer {
     HookHeld(Other),
     /// A start asks for a token for longer than it may, or until a moment that has passed: nothing was created.
     HookRetention,
+    /// The question is not open, or no longer.
+    NotAsked,
 }
 
 /// What an operation that a person asked for came to.
@@ -274,6 +276,8 @@ pub enum Operated {
     NotParked,
     /// No such instance.
     NotFound,
+    /// The question that it answers is not open, or no longer.
+    NotAsked,
 }
 
 impl Answer {
@@ -287,6 +291,7 @@ impl Answer {
             Self::Moved => Some(Operated::Moved),
             Self::NotParked => Some(Operated::NotParked),
             Self::NotFound => Some(Operated::NotFound),
+            Self::NotAsked => Some(Operated::NotAsked),
             Self::Granted
             | Self::NotGranted
             | Self::Taken

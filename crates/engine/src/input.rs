@@ -1,7 +1,7 @@
 //! The inputs: every cause of work.
 
 use everstep_protocol::{
-    BuildName, CallHash, Epoch, EventType, InstanceUid, Millis, Payload, Pin, SessionId,
+    BuildName, CallHash, Class, Epoch, EventType, InstanceUid, Millis, Payload, Pin, SessionId,
     journal::{Awaiting, Progress},
     message::{Again, AttemptOutcome, Have, OpenWait, Report, Then},
 };
@@ -98,6 +98,8 @@ pub enum What {
         outcome: AttemptOutcome,
         /// What it told last of its progress.
         progress: Option<Payload>,
+        /// The output was found by looking (rule L6).
+        found: bool,
     },
     /// The lease of a remote step has ended without a report.
     StepLeaseEnded {
@@ -111,6 +113,8 @@ pub enum What {
         epoch: Option<Epoch>,
         /// Whether it counts as an attempt.
         counts: bool,
+        /// The worker says that its attempt never began.
+        unstarted: bool,
         /// What the attempt that ran under it had told of its progress.
         progress: Option<Payload>,
     },
@@ -183,6 +187,13 @@ pub enum What {
         /// The operation's id.
         operation: String,
     },
+    /// Somebody decides about an attempt of which nobody knows what came of it (rule L8).
+    Resolve {
+        /// The operation's id.
+        operation: String,
+        /// The decision.
+        resolution: Box<crate::decide::Resolution>,
+    },
     /// Somebody pins it to a build, or lets any build have it (rule P40).
     Pin {
         /// The operation's id.
@@ -242,6 +253,12 @@ impl What {
                 needs.operations.push((instance, operation.clone()));
                 needs.firsts.push(instance);
                 needs.start_hooks.push(instance);
+            }
+            Self::Resolve { operation, resolution } => {
+                needs.runnable.push(instance);
+                needs.operations.push((instance, operation.clone()));
+                needs.remotes.extend(resolution.call.map(|call| (instance, call)));
+                needs.waits.extend(resolution.call.map(|call| (instance, call)));
             }
             Self::Terminate { operation, .. }
             | Self::Rollback { operation, .. }
@@ -313,6 +330,9 @@ fn of_report(instance: InstanceUid, report: &Report, needs: &mut Needs) {
             | OpenWait::Rollback { .. } => {}
         }
     }
+    // A report that comes too late may say what came of an attempt that a person is asked about.
+    let once = report.results.iter().filter(|end| end.policy.class == Class::AtMostOnce);
+    needs.waits.extend(once.map(|end| (instance, end.call.hash())));
     if let Then::Again(Again { hook: Some(token), .. }) = &report.then {
         needs.tokens_of.push((instance, token.clone()));
     }

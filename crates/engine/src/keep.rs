@@ -3,11 +3,13 @@
 //!
 //! What is kept is replayed like any journal: all that the body had seen when it made a kept call is kept too.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use everstep_protocol::{
-    Call, CallKind, HookId, Position,
-    journal::{Attempted, Closed, Entry, Fact, Lost, Opened, Patched, Wait},
+    Call, CallKind, Class, HookId, Policy, Position,
+    journal::{
+        Attempted, Choice, Closed, Entry, Fact, Intended, Lost, Opened, Outcome, Patched, Resolved, Wait,
+    },
 };
 
 use crate::reuse::compensated;
@@ -47,6 +49,9 @@ pub fn keep(entries: &[Entry], step: &Call) -> Option<Vec<Entry>> {
             | Fact::Returned(_)
             | Fact::Registered(_)
             | Fact::Received(_)
+            | Fact::Intended(_)
+            | Fact::Withdrawn(_)
+            | Fact::Resolved(_)
             | Fact::Patched(_) => {
                 let call = entry.fact.call().filter(|call| kept.contains(call));
                 call.map(|_| entry.fact.clone())
@@ -76,6 +81,37 @@ pub fn keep(entries: &[Entry], step: &Call) -> Option<Vec<Entry>> {
         moved.push(entry, fact);
     }
     Some(moved.entries)
+}
+
+/// The first call of which nobody knows whether it took effect, and which may not simply be made again (rule L7): a restart that would
+/// make it again does not do so unasked.
+#[must_use]
+pub fn unsettled(entries: &[Entry]) -> Option<Call> {
+    let mut open: BTreeMap<&Call, Position> = BTreeMap::new();
+    let is_once = |policy: &Policy| policy.class == Class::AtMostOnce;
+    for entry in entries {
+        match &entry.fact {
+            Fact::Intended(intended) if is_once(&intended.policy) => {
+                open.insert(&intended.call, entry.position);
+            }
+            Fact::Opened(Opened { call, wait: Wait::Remote(remote), .. }) if is_once(&remote.policy) => {
+                open.insert(call, entry.position);
+            }
+            Fact::Attempted(Attempted { outcome: Outcome::Unknown { .. }, .. })
+            | Fact::Resolved(Resolved { choice: Choice::Again, .. }) => {}
+            Fact::Attempted(attempted) => {
+                open.remove(&attempted.call);
+            }
+            Fact::Withdrawn(withdrawn) => {
+                open.remove(&withdrawn.call);
+            }
+            Fact::Resolved(resolved) => {
+                open.remove(&resolved.call);
+            }
+            _ => {}
+        }
+    }
+    open.into_iter().min_by_key(|(_, position)| *position).map(|(call, _)| call.clone())
 }
 
 /// The calls that only started a child which a restart ends.
@@ -124,7 +160,8 @@ impl<'a> Calls<'a> {
                 Fact::Attempted(attempted) if attempted.call.kind == CallKind::Compensation => {}
                 Fact::Attempted(attempted) => {
                     calls.made.entry(&attempted.call).or_insert(attempted.called_after);
-                    if attempted.retry_at().is_none() {
+                    // Of a call that was dropped the body never saw what came of it.
+                    if !attempted.goes_on() && !matches!(attempted.outcome, Outcome::Unknown { .. }) {
                         calls.outcomes.entry(&attempted.call).or_insert(entry.position);
                     }
                 }
@@ -133,6 +170,12 @@ impl<'a> Calls<'a> {
                     if matches!(opened.wait, Wait::Sleep { .. } | Wait::Event { .. } | Wait::Payload(_)) {
                         timed.insert(&opened.call);
                     }
+                }
+                Fact::Intended(intended) => {
+                    calls.made.entry(&intended.call).or_insert(intended.called_after);
+                }
+                Fact::Resolved(resolved) if resolved.choice != Choice::Again => {
+                    calls.outcomes.entry(&resolved.call).or_insert(entry.position);
                 }
                 // Of a step it is the end of a retry delay.
                 Fact::Fired { call } => {
@@ -164,6 +207,8 @@ impl<'a> Calls<'a> {
                 }
                 Fact::Cancelled(_) => calls.cancelled = calls.cancelled.or(Some(entry.position)),
                 Fact::Started(_)
+                | Fact::Resolved(_)
+                | Fact::Withdrawn(_)
                 | Fact::Lost(_)
                 | Fact::Parked(_)
                 | Fact::Retried
@@ -216,6 +261,10 @@ impl Moved {
                 let after = self.now_at(closed.after);
                 Fact::Closed(Closed { after, ..closed })
             }
+            Fact::Intended(intended) => {
+                let called_after = self.now_at(intended.called_after);
+                Fact::Intended(Intended { called_after, ..intended })
+            }
             other @ (Fact::Started(_)
             | Fact::Fired { .. }
             | Fact::Delivered(_)
@@ -223,6 +272,8 @@ impl Moved {
             | Fact::Registered(_)
             | Fact::Received(_)
             | Fact::TakenOver(_)
+            | Fact::Withdrawn(_)
+            | Fact::Resolved(_)
             | Fact::Lost(_)
             | Fact::Parked(_)
             | Fact::Retried

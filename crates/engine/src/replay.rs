@@ -6,6 +6,7 @@
 
 mod entries;
 mod hooks;
+mod ledger;
 mod made;
 mod patches;
 mod saga;
@@ -17,15 +18,17 @@ use std::{
 };
 
 use everstep_protocol::{
-    Attempt, BuildName, Call, EventKey, Failure, Fingerprint, HookId, Payload, Policy, Position, StepKey,
-    Timestamp, Token,
+    Attempt, BuildName, Call, Class, Epoch, EventKey, Failure, Fingerprint, HookId, Payload, Policy,
+    Position, StepKey, Timestamp, Token,
     journal::{Closed, Delivered, Entry, Fact, HookOutcome, Parked, Reusable},
 };
 
 pub use self::hooks::{Claimant, hook_disposed, hook_taken};
+pub use self::ledger::Settled;
 pub use self::trouble::{EVENT_TIMED_OUT, cancelled_failure, event_timed_out, lost_failure};
 use self::{
     hooks::Taken,
+    ledger::Ledger,
     made::{Closing, Made, State},
     patches::Patches,
     saga::Saga,
@@ -142,6 +145,10 @@ pub enum Next {
     Charge(Start),
     /// Report an output of an earlier run as this step's (rule L4).
     Reuse(Start, Payload),
+    /// Report that an attempt is about to begin: its entry starts it (rule L5).
+    Intend(Start),
+    /// Report that nobody knows what came of an attempt whose holder is gone, and ask a person (rule L7).
+    Unknown(Start, Epoch),
 }
 
 /// An attempt of an inline step.
@@ -180,6 +187,7 @@ pub struct Replay {
     reusable: HashMap<Call, (Fingerprint, Payload)>,
     /// Whether the body has dropped a call: nearly none does, and then entries need not be looked up.
     any_dropped: bool,
+    ledger: Ledger,
     drifted: u64,
 }
 
@@ -200,6 +208,7 @@ impl Replay {
             taken: Taken::new(),
             reusable: HashMap::new(),
             any_dropped: false,
+            ledger: Ledger::default(),
             drifted: 0,
         }
     }
@@ -244,6 +253,8 @@ impl Replay {
             input_changed: false,
             dropped_after: Position(0),
             over_by_cancel: false,
+            class: Class::Keyed,
+            intent: None,
         };
         self.calls.insert(number, made);
         self.ready.insert(number);
@@ -277,6 +288,9 @@ impl Replay {
             self.any_dropped = true;
             self.changed.remove(&number);
             made.dropped_after = seen;
+            if made.intent.is_some() {
+                self.ledger.unsettled.insert(number);
+            }
             self.patches.over(number);
         }
     }
@@ -349,6 +363,11 @@ impl Replay {
         }
         self.position = entry.position;
         if self.any_dropped {
+            match &entry.fact {
+                Fact::Attempted(attempted) => self.settles(&attempted.call, attempted.attempt),
+                Fact::Withdrawn(withdrawn) => self.settles(&withdrawn.call, withdrawn.attempt),
+                _ => {}
+            }
             self.of_dropped(entry);
         }
         self.saga.fed(&entry.fact);
@@ -380,6 +399,9 @@ impl Replay {
                 self.taken_over(taken);
                 Ok(Fed::Nothing)
             }
+            Fact::Intended(intended) => self.intended(entry, intended),
+            Fact::Withdrawn(withdrawn) => self.withdrawn(entry, withdrawn),
+            Fact::Resolved(resolved) => self.resolved(entry, resolved),
             Fact::Started(_) => Err(mismatch(entry, "a second first entry")),
         }
     }
@@ -403,6 +425,7 @@ impl Replay {
             made.state = State::Told;
             match made.reuse(number, &mut self.reusable) {
                 Some(reused) => next.push(reused),
+                None if made.is_intended() => next.extend(self.ledger.next(made, number)),
                 None => next.extend(made.next(number)),
             }
         }

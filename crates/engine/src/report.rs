@@ -2,10 +2,10 @@
 //! them from the acknowledgement alone.
 
 use everstep_protocol::{
-    BuildName, Failure, FailureKind, Payload, Position, SessionId, Timestamp,
-    journal::{Attempted, Compensating, Entry, Fact, Opened, Outcome, Patched, Wait},
+    BuildName, Class, Epoch, Failure, FailureKind, Millis, Payload, Policy, Position, SessionId, Timestamp,
+    journal::{Attempted, Compensating, Entry, Fact, Intended, Opened, Outcome, Patched, Wait},
     limits::{Limits, PROGRESS_BYTES},
-    message::{AttemptEnd, AttemptOutcome, Open, OpenWait, Report, Taken, Then},
+    message::{AttemptEnd, AttemptOutcome, Intent, LedgerItem, Open, OpenWait, Report, Taken, Then},
 };
 
 /// Who reported: stands in every attempt record.
@@ -33,7 +33,7 @@ pub fn entries(
         Taken::Whole | Taken::Kept | Taken::Results => {}
     }
     for result in &report.results {
-        facts.push(Fact::Attempted(attempted(result, at, reporter, limits)));
+        facts.push(Fact::Attempted(attempted(result, report.epoch, at, reporter, limits)));
     }
     if taken == Taken::Results {
         return facts.entries;
@@ -49,6 +49,13 @@ pub fn entries(
         if fires {
             facts.push(Fact::Fired { call: open.call.clone() });
         }
+    }
+    for item in &report.ledger {
+        facts.push(match item {
+            LedgerItem::Intend(intent) => Fact::Intended(intended(intent, report.epoch, reporter)),
+            LedgerItem::Withdraw(withdrawn) => Fact::Withdrawn(withdrawn.clone()),
+            LedgerItem::Dropped(end) => Fact::Attempted(attempted(end, report.epoch, at, reporter, limits)),
+        });
     }
     if taken == Taken::Whole {
         if let (Some(compensated), Then::End(_)) = (&report.compensated, &report.then) {
@@ -94,8 +101,14 @@ pub(crate) const fn is_due(wait: &OpenWait, at: Timestamp) -> bool {
     }
 }
 
-fn attempted(end: &AttemptEnd, at: Timestamp, reporter: &Reporter, limits: &Limits) -> Attempted {
-    let outcome = outcome(&end.outcome, at, limits);
+fn attempted(
+    end: &AttemptEnd,
+    epoch: Epoch,
+    at: Timestamp,
+    reporter: &Reporter,
+    limits: &Limits,
+) -> Attempted {
+    let outcome = outcome(&end.outcome, (&end.policy, epoch), at, limits);
     let follows = matches!(outcome, Outcome::Failed { retry_at: Some(_), .. });
     Attempted {
         call: end.call.clone(),
@@ -113,15 +126,57 @@ fn attempted(end: &AttemptEnd, at: Timestamp, reporter: &Reporter, limits: &Limi
     }
 }
 
+fn intended(intent: &Intent, epoch: Epoch, reporter: &Reporter) -> Intended {
+    Intended {
+        call: intent.call.clone(),
+        attempt: intent.attempt,
+        called_after: intent.called_after,
+        key: intent.key,
+        input: intent.input,
+        policy: intent.policy,
+        marks: intent.marks,
+        build: reporter.build.clone(),
+        session: reporter.session,
+        epoch,
+    }
+}
+
+/// What a failed attempt comes to, which ran under this lease: of a step that is called at most once, only what surely took no effect
+/// is a failure (rules L7, L9). `retry_in` is when it may be tried again.
+#[must_use]
+pub fn failed(policy: &Policy, failure: Failure, epoch: Epoch, retry_in: Option<Millis>) -> AttemptOutcome {
+    match policy.class {
+        Class::AtMostOnce if !failure.sent.is_without_effect() => {
+            AttemptOutcome::Unknown { failure, asks: true, epoch }
+        }
+        Class::Keyed | Class::Lookup { .. } | Class::AtMostOnce => {
+            AttemptOutcome::Failed { failure, retry_in }
+        }
+    }
+}
+
 /// The recorded form of an outcome; an output over its limit is a permanent failure with the measured size (rule P4).
-pub(crate) fn outcome(outcome: &AttemptOutcome, at: Timestamp, limits: &Limits) -> Outcome {
+pub(crate) fn outcome(
+    outcome: &AttemptOutcome,
+    (policy, epoch): (&Policy, Epoch),
+    at: Timestamp,
+    limits: &Limits,
+) -> Outcome {
     match outcome {
         AttemptOutcome::Succeeded(output) if output.len() as u64 > limits.output_bytes => {
-            Outcome::Failed { failure: too_large(output.len() as u64, limits.output_bytes), retry_at: None }
+            let failure = too_large(output.len() as u64, limits.output_bytes);
+            match policy.class {
+                // It took effect, and its output is lost.
+                Class::AtMostOnce => Outcome::Unknown { failure, asks: true, epoch },
+                Class::Keyed | Class::Lookup { .. } => Outcome::Failed { failure, retry_at: None },
+            }
         }
         AttemptOutcome::Succeeded(output) => Outcome::Succeeded(output.clone()),
         AttemptOutcome::Failed { failure, retry_in } => {
             Outcome::Failed { failure: failure.clone(), retry_at: retry_in.map(|delay| at.plus(delay)) }
+        }
+        AttemptOutcome::Unknown { failure, asks, epoch } => {
+            Outcome::Unknown { failure: failure.clone(), asks: *asks, epoch: *epoch }
         }
     }
 }

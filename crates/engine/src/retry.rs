@@ -4,8 +4,8 @@
 //! already set aside failures that are never retried (P13), and adds the delay to its own `now`, saturating.
 
 use everstep_protocol::duration::Millis;
-use everstep_protocol::policy::{Backoff, Limit, Policy};
-use everstep_protocol::{CallHash, InstanceUid};
+use everstep_protocol::policy::{Backoff, Class, Limit, Policy};
+use everstep_protocol::{CallHash, Failure, InstanceUid};
 
 /// Who says how long to wait before the next attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +42,29 @@ pub fn next_delay(
         Asked::After(delay) => delay,
         Asked::Policy => own_delay(policy, attempt, jitter_seed),
     };
+    within(policy, elapsed, delay)
+}
+
+/// The wait before the attempt that follows this failure. What may have taken effect is looked for by the next one, so that does not
+/// begin before it would show (rule L7).
+pub fn delay_after(
+    policy: &Policy,
+    failure: &Failure,
+    attempt: u32,
+    elapsed: Millis,
+    asked: Asked,
+    jitter_seed: &[u8],
+) -> Option<Millis> {
+    let delay = next_delay(policy, attempt, elapsed, asked, jitter_seed)?;
+    match policy.class {
+        Class::Lookup { visibility_lag } if !failure.sent.is_without_effect() => {
+            within(policy, elapsed, delay.max(visibility_lag))
+        }
+        Class::Keyed | Class::Lookup { .. } | Class::AtMostOnce => Some(delay),
+    }
+}
+
+fn within(policy: &Policy, elapsed: Millis, delay: Millis) -> Option<Millis> {
     match policy.max_elapsed {
         Some(max) if elapsed.saturating_add(delay) > max => None,
         _ => Some(delay),

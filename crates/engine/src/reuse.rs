@@ -1,14 +1,14 @@
 //! What a restart with `reuse` takes over of the run before (rule L4): the outputs of its complete steps. A step of the new run with
 //! the same input gets its output from there, without a call; one with another input runs.
 //!
-//! Not taken over is what was compensated, and what failed. Steps that must not be tried twice are not told apart yet: whoever wants
-//! them not repeated restarts with `reuse`.
+//! Not taken over is what was compensated, and what failed. Where nobody knows what came of a step that must not be tried twice, it
+//! is for a person to say first.
 
 use std::collections::{BTreeMap, HashSet};
 
 use everstep_protocol::{
-    Call, CallKind, Position,
-    journal::{Entry, Fact, Outcome, Reusable},
+    Call, CallKind, Payload, Position,
+    journal::{Attempted, Choice, Entry, Fact, Outcome, Resolved, Reusable},
 };
 
 /// The journal of the new run: the first entry, then each output, in the order in which they were recorded. None if `entries` do not
@@ -18,9 +18,21 @@ pub fn reuse(entries: &[Entry]) -> Option<Vec<Entry>> {
     let first = entries.first().filter(|entry| matches!(entry.fact, Fact::Started(_)))?;
     let undone: HashSet<Call> = compensated(entries).collect();
     let mut outputs: BTreeMap<&Call, (&Entry, Reusable)> = BTreeMap::new();
+    let mut asked: BTreeMap<&Call, &Attempted> = BTreeMap::new();
     for entry in entries {
         if let Some((call, reusable)) = output(entry).filter(|(call, _)| !undone.contains(*call)) {
             outputs.insert(call, (entry, reusable));
+        }
+        match &entry.fact {
+            Fact::Attempted(attempted) if matches!(attempted.outcome, Outcome::Unknown { .. }) => {
+                asked.insert(&attempted.call, attempted);
+            }
+            // What a person has said is as good as what a worker says.
+            Fact::Resolved(Resolved { call, choice: Choice::Done(output), .. }) if !undone.contains(call) => {
+                let known = asked.get(call).filter(|attempted| attempted.call.kind == CallKind::Step);
+                outputs.extend(known.map(|attempted| (call, (entry, reusable(attempted, output)))));
+            }
+            _ => {}
         }
     }
     let mut outputs: Vec<_> = outputs.into_values().collect();
@@ -31,21 +43,24 @@ pub fn reuse(entries: &[Entry]) -> Option<Vec<Entry>> {
     Some(numbered.map(|(at, (time, fact))| Entry { position: Position(at), at: time, fact }).collect())
 }
 
+fn reusable(attempted: &Attempted, output: &Payload) -> Reusable {
+    Reusable {
+        call: attempted.call.clone(),
+        key: attempted.key,
+        input: attempted.input,
+        policy: attempted.policy,
+        marks: attempted.marks,
+        output: output.clone(),
+    }
+}
+
 /// The output that an entry brings: of a step, or of one that an earlier run brought along and this one has not called.
 fn output(entry: &Entry) -> Option<(&Call, Reusable)> {
     match &entry.fact {
         Fact::Reusable(reusable) => Some((&reusable.call, reusable.clone())),
         Fact::Attempted(attempted) if attempted.call.kind == CallKind::Step => {
             let Outcome::Succeeded(output) = &attempted.outcome else { return None };
-            let reusable = Reusable {
-                call: attempted.call.clone(),
-                key: attempted.key,
-                input: attempted.input,
-                policy: attempted.policy,
-                marks: attempted.marks,
-                output: output.clone(),
-            };
-            Some((&attempted.call, reusable))
+            Some((&attempted.call, reusable(attempted, output)))
         }
         Fact::Attempted(_)
         | Fact::Started(_)
@@ -60,6 +75,9 @@ fn output(entry: &Entry) -> Option<(&Call, Reusable)> {
         | Fact::Registered(_)
         | Fact::Received(_)
         | Fact::TakenOver(_)
+        | Fact::Intended(_)
+        | Fact::Withdrawn(_)
+        | Fact::Resolved(_)
         | Fact::Closed(_)
         | Fact::Cancelled(_)
         | Fact::Returned(_)

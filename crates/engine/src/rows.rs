@@ -3,8 +3,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use serde::{Deserialize, Serialize};
+
 use everstep_protocol::{
-    Attempt, Call, CallHash, Epoch, InstanceUid, Payload, SessionId, Timestamp, Token,
+    Attempt, BuildName, Call, CallHash, Epoch, Failure, InstanceUid, Payload, Position, SessionId, StepKey,
+    Timestamp, Token,
     journal::{Parked, Remote},
 };
 
@@ -58,11 +61,13 @@ pub enum WaitKind {
     Instance,
     /// What a hook is resumed with (rule H41).
     Hook,
+    /// What a person decides (rule L8).
+    Person,
 }
 
 everstep_protocol::every! {
     /// Every kind, in the order of their codes.
-    pub WaitKind: Sleep, Retry, Remote, Event, Instance, Hook
+    pub WaitKind: Sleep, Retry, Remote, Event, Instance, Hook, Person
 }
 
 impl WaitKind {
@@ -76,6 +81,7 @@ impl WaitKind {
             Self::Event => 4,
             Self::Instance => 5,
             Self::Hook => 6,
+            Self::Person => 7,
         }
     }
 
@@ -95,6 +101,7 @@ impl WaitKind {
             Self::Event => "event",
             Self::Instance => "instance",
             Self::Hook => "hook",
+            Self::Person => "person",
         }
     }
 }
@@ -112,6 +119,52 @@ pub struct WaitRow {
     pub due_at: Option<Timestamp>,
     /// Which events end it; set exactly for waits of events, and of hooks, whose payloads are events.
     pub awaited: Option<Awaited>,
+    /// What is asked; set exactly for waits of a person.
+    pub question: Option<Box<Question>>,
+}
+
+/// What a person is asked about a call: what is to be taken for the outcome of an attempt of which nobody knows it (rules L7, L8).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Question {
+    /// The entry that asks.
+    pub position: Position,
+    /// The attempt.
+    pub attempt: Attempt,
+    /// The lease under which it ran.
+    pub epoch: Epoch,
+    /// The idempotency key that it bore.
+    pub key: StepKey,
+    /// What is known of it.
+    pub failure: Failure,
+    /// The step is sensitive.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sensitive: bool,
+    /// What its worker said of it, too late to be taken for its outcome.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evidence: Option<Evidence>,
+}
+
+/// A late report of an attempt that a person is asked about. It decides nothing by itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Evidence {
+    /// When it came.
+    pub at: Timestamp,
+    /// Who reported.
+    pub session: SessionId,
+    /// The build of its code.
+    pub build: BuildName,
+    /// What it said.
+    pub told: Told,
+}
+
+/// What a late report said.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Told {
+    /// The attempt succeeded, with this output.
+    Succeeded(Payload),
+    /// It failed.
+    Failed(Failure),
 }
 
 /// A remote step that has no outcome yet (rule W39).

@@ -35,8 +35,10 @@ pub struct Sides {
     pub leased: bool,
     /// A ready row of the instance itself.
     pub ready: bool,
-    /// An open question.
+    /// It is parked.
     pub parked: bool,
+    /// A question about one of its calls is open (rule L8).
+    pub asks: bool,
     /// A pause.
     pub paused: bool,
     /// A lease of one of its remote steps; only a paused instance's status asks for it.
@@ -97,6 +99,7 @@ impl StatusWord {
             Status::Open if sides.paused && sides.steps_leased => Self::Pausing,
             Status::Open if sides.paused => Self::Paused,
             Status::Open if sides.ready => Self::Queued,
+            Status::Open if sides.asks => Self::Attention,
             Status::Open => Self::Waiting,
         }
     }

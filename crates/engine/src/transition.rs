@@ -144,6 +144,8 @@ const NOTES: &str = "
   it at once, without those that are left. A cancel with a rollback whose deadline is over goes on as `rollback`.
 * `pause` while steps run is `pausing` until they have ended, remote steps too; then `paused`.
 * An instance that is parked while it is paused is in `attention`; the pause is over, and `retry` lets it go on.
+* A question about a call makes the status `attention` where nothing else of the instance goes on. It waits for the answer, and each
+  operation does with it what it does in `waiting`; `retry` is for parked ones only.
 * `restart` begins a new run. What ran for the earlier one is cancelled.
 * `pin` changes which build takes the instance up next. Whoever holds it goes on until it suspends or ends. One that has ended
   keeps the pin for a restart.

@@ -48,7 +48,9 @@ fn returned(store: &Store) -> Vec<(String, Result<String, String>)> {
             returned.call.name.to_string(),
             match &returned.outcome {
                 Outcome::Succeeded(output) => Ok(output.as_str().to_owned()),
-                Outcome::Failed { failure, .. } => Err(failure.name.clone()),
+                Outcome::Failed { failure, .. } | Outcome::Unknown { failure, .. } => {
+                    Err(failure.name.clone())
+                }
             },
         )),
         _ => None,
@@ -532,7 +534,9 @@ fn p36_a_chain_of_children_is_bounded_and_a_detached_one_begins_anew() {
         let born = store.tables.parents.get(&uid(20)).map(|parent| parent.depth);
         let refused = match &store.tables.journal[&uid(CHILD)].last().unwrap().fact {
             Fact::Returned(returned) => match &returned.outcome {
-                Outcome::Failed { failure, .. } => Some(failure.name.clone()),
+                Outcome::Failed { failure, .. } | Outcome::Unknown { failure, .. } => {
+                    Some(failure.name.clone())
+                }
                 Outcome::Succeeded(_) => None,
             },
             _ => None,

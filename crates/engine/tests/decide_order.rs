@@ -135,6 +135,7 @@ fn w02_a_remote_step_from_the_future_is_set_aside() {
         call: call.hash(),
         epoch: Some(Epoch(2)),
         counts: false,
+        unstarted: true,
         progress: None,
     };
     let out = store.tell(given_back);

@@ -335,11 +335,12 @@ fn p05_what_a_remote_attempt_told_is_given_to_the_next() {
             ran_for: Millis(5),
             outcome,
             progress,
+            found: false,
         }
     };
     let ended = |counts, progress| {
         let (build, call) = (build(), img().hash());
-        What::StepLeaseEnded { session: S2, build, call, epoch: None, counts, progress }
+        What::StepLeaseEnded { session: S2, build, call, epoch: None, counts, unstarted: false, progress }
     };
     let cases = [
         (report(1, told("7")), told("7"), 2, told("7")),

@@ -105,12 +105,13 @@ fn word(what: &What) -> &'static str {
         What::Restart { .. } => "restart",
         What::Delete { .. } => "delete",
         What::Expire => "expire",
+        What::Resolve { .. } => "resolve",
         What::Pin { .. } => "pin",
     }
 }
 
 /// How many inputs `word` knows.
-const INPUTS: usize = 23;
+const INPUTS: usize = 24;
 
 /// What comes of it: entries written, messages sent, the state afterwards.
 fn outcome(state: &str, what: &What) -> String {
@@ -256,7 +257,8 @@ fn row(what: &What) -> [&'static str; 7] {
             "started offer -> ready",
         ],
         // The queue of that build has no session, so that nothing is offered.
-        "pin" => ["noted"; 7],
+        // None of them asks anything; see decide_ledger.rs for those that do.
+        "pin" | "resolve" => ["noted"; 7],
         "delete" => ["noted", "noted", "noted", "noted", "noted", "noted", "-> gone"],
         other => panic!("no row for {other}"),
     }
@@ -295,6 +297,16 @@ fn inputs() -> Vec<What> {
         What::Restart { operation: operation(), prepared: None },
         What::Delete { operation: operation(), terminate: false },
         What::Expire,
+        What::Resolve {
+            operation: operation(),
+            resolution: Box::new(everstep_engine::decide::Resolution {
+                question: "1.2".parse().expect("an id"),
+                call: Some(step("a").hash()),
+                choice: everstep_protocol::journal::Choice::Again,
+                by: None,
+                why: None,
+            }),
+        },
         What::Pin { operation: operation(), pin: Some(Pin::Build("b-2".parse().expect("a name"))) },
     ]
 }

@@ -408,7 +408,7 @@ fn given(facts: Vec<Fact>) -> Option<Payload> {
     run.feed_all(&journal(facts)).unwrap();
     match run.replay.next_steps().unwrap().remove(0) {
         Next::Start(start) | Next::Charge(start) | Next::Reuse(start, _) => start.progress,
-        Next::Open { .. } => panic!("a step is started"),
+        Next::Open { .. } | Next::Intend(_) | Next::Unknown(..) => panic!("a step is started"),
     }
 }
 

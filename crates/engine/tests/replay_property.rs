@@ -116,7 +116,7 @@ impl World {
         }
         let mut next = BTreeMap::new();
         for told in &self.told {
-            let (Next::Start(start) | Next::Charge(start)) = told else { continue };
+            let (Next::Start(start) | Next::Charge(start) | Next::Intend(start)) = told else { continue };
             let call = &self.run.call(start.number).0;
             let due = next.entry(start.number).or_insert(self.recorded(call) + 1);
             assert_eq!(start.attempt.0, *due, "attempts have no gaps");
@@ -175,13 +175,18 @@ impl World {
                 }
             }
             Next::Open { .. } => self.record(opened_remote(&call)),
+            Next::Intend(_) | Next::Unknown(..) => unreachable!("no step here has a class"),
         }
     }
 }
 
 fn number(next: &Next) -> u64 {
     match next {
-        Next::Start(start) | Next::Charge(start) | Next::Reuse(start, _) => start.number,
+        Next::Start(start)
+        | Next::Charge(start)
+        | Next::Reuse(start, _)
+        | Next::Intend(start)
+        | Next::Unknown(start, _) => start.number,
         Next::Open { number } => *number,
     }
 }

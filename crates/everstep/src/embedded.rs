@@ -64,6 +64,10 @@ pub use everstep_engine::Answer;
 pub use everstep_protocol::hook::{HookRetention, StartHook};
 /// Who has a token.
 pub type HookView = everstep_store::HookView;
+/// What an instance waits for, with the question that a person is asked.
+pub type WaitView = everstep_store::WaitView;
+/// Which question of an instance.
+pub use everstep_protocol::journal::QuestionId;
 /// What the store says of an instance.
 pub type InstanceView = everstep_store::InstanceView;
 

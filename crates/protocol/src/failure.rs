@@ -32,6 +32,34 @@ pub enum FailureKind {
     Cancelled,
 }
 
+/// What is known of the effect of an attempt that failed (rules L7, L9).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Sent {
+    /// Nothing: it may have taken effect.
+    #[default]
+    Unknown,
+    /// It failed before anything was sent: there is no effect, and it may be tried again.
+    No,
+    /// Whoever was asked has refused for sure: there is no effect, and there will be none.
+    Refused,
+}
+
+impl Sent {
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+    #[must_use]
+    /// Whether nothing is known.
+    pub const fn is_unknown(&self) -> bool {
+        matches!(self, Self::Unknown)
+    }
+
+    /// Whether it is known that nothing took effect.
+    #[must_use]
+    pub const fn is_without_effect(self) -> bool {
+        !matches!(self, Self::Unknown)
+    }
+}
+
 /// What is shown in place of a message that nobody but the code may see.
 const HIDDEN: &str = "hidden, since it came of a step that is marked sensitive";
 
@@ -59,6 +87,9 @@ pub struct Failure {
     /// is (rule P44).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sensitive: bool,
+    /// What the code knows of its effect.
+    #[serde(default, skip_serializing_if = "Sent::is_unknown")]
+    pub sent: Sent,
 }
 
 impl Failure {
@@ -85,7 +116,15 @@ impl Failure {
             permanent: kind.is_permanent(),
             retry_after: None,
             sensitive: false,
+            sent: Sent::Unknown,
         }
+    }
+
+    /// The same, which came before anything was sent: it has no effect (rule L9).
+    #[must_use]
+    pub const fn not_sent(mut self) -> Self {
+        self.sent = Sent::No;
+        self
     }
 
     /// The same, of a step that is sensitive or not. What was sensitive before stays so.
@@ -153,7 +192,7 @@ impl fmt::Display for Failure {
 
 impl fmt::Debug for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kind, name, message: _, data: _, permanent, retry_after, sensitive } = self;
+        let Self { kind, name, message: _, data: _, permanent, retry_after, sensitive, sent } = self;
         f.debug_struct("Failure")
             .field("kind", kind)
             .field("name", name)
@@ -162,6 +201,7 @@ impl fmt::Debug for Failure {
             .field("permanent", permanent)
             .field("retry_after", retry_after)
             .field("sensitive", sensitive)
+            .field("sent", sent)
             .finish()
     }
 }

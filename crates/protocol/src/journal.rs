@@ -1,6 +1,7 @@
 //! The journal: the ordered record of one run of an instance. An entry says what happened, never what the code looked like.
 
 mod hooks;
+mod ledger;
 mod parked;
 mod saga;
 
@@ -8,13 +9,14 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     hooks::{Awaiting, HookOutcome, Received, Registered, TakenOver},
+    ledger::{Choice, Intended, NotAQuestionId, QuestionId, Resolved, Withdrawn},
     parked::{ParkCode, Parked},
     saga::{COMPENSATIONS_LISTED, Compensated, Compensating, Marks, Reusable, Rollback, Undone, UndoneEnd},
 };
 use crate::{
-    Attempt, Attribute, BuildName, Call, CallHash, EventKey, EventType, Failure, Fingerprint, FunctionName,
-    Generation, InstanceId, Millis, Payload, Policy, Pool, Position, SessionId, StepKey, Timestamp, Token,
-    WorkflowName, hook::Registration,
+    Attempt, Attribute, BuildName, Call, CallHash, Epoch, EventKey, EventType, Failure, Fingerprint,
+    FunctionName, Generation, InstanceId, Millis, Payload, Policy, Pool, Position, SessionId, StepKey,
+    Timestamp, Token, WorkflowName, hook::Registration,
 };
 
 /// One entry of a journal.
@@ -77,6 +79,12 @@ pub enum Fact {
     Received(Received),
     /// Another instance has taken the token of a hook (rule H60).
     TakenOver(TakenOver),
+    /// An attempt of a step that may not simply be called again is about to begin (rule L5).
+    Intended(Intended),
+    /// It never began (rule L7).
+    Withdrawn(Withdrawn),
+    /// A person has decided about an attempt of which nobody knows what came of it (rule L8).
+    Resolved(Resolved),
 }
 
 /// A cancel, as the body meets it.
@@ -159,6 +167,16 @@ pub enum Outcome {
         /// When the next attempt is due.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retry_at: Option<Timestamp>,
+    },
+    /// Nobody knows whether it took effect, and the step is not called again by itself (rule L7).
+    Unknown {
+        /// What is known of it.
+        failure: Failure,
+        /// A person is asked: the call waits for the answer. Not asked is about a call that its body has dropped.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        asks: bool,
+        /// The lease under which it ran.
+        epoch: Epoch,
     },
 }
 
@@ -326,6 +344,9 @@ pub struct Remote {
     /// What the code says of the step.
     #[serde(default, skip_serializing_if = "Marks::is_empty")]
     pub marks: Marks,
+    /// The registered function that looks for what an earlier attempt did, before each call (rule L6).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub look: Option<FunctionName>,
 }
 
 /// A lease ended by expiry. The coordinator knows no more than this; the replayer charges it to the first `slots`
@@ -384,9 +405,15 @@ impl Attempted {
     #[must_use]
     pub const fn retry_at(&self) -> Option<Timestamp> {
         match &self.outcome {
-            Outcome::Succeeded(_) => None,
+            Outcome::Succeeded(_) | Outcome::Unknown { .. } => None,
             Outcome::Failed { retry_at, .. } => *retry_at,
         }
+    }
+
+    /// Whether the call goes on: it waits for its next attempt, or for a person.
+    #[must_use]
+    pub const fn goes_on(&self) -> bool {
+        self.retry_at().is_some() || matches!(self.outcome, Outcome::Unknown { asks: true, .. })
     }
 }
 
@@ -416,6 +443,9 @@ impl Fact {
             Self::Registered(_) => 30,
             Self::Received(_) => 31,
             Self::TakenOver(_) => 32,
+            Self::Intended(_) => 40,
+            Self::Withdrawn(_) => 41,
+            Self::Resolved(_) => 42,
         }
     }
 
@@ -444,6 +474,9 @@ impl Fact {
             Self::Registered(_) => "registered",
             Self::Received(_) => "received",
             Self::TakenOver(_) => "taken_over",
+            Self::Intended(_) => "intended",
+            Self::Withdrawn(_) => "withdrawn",
+            Self::Resolved(_) => "resolved",
         }
     }
 
@@ -461,6 +494,9 @@ impl Fact {
             Self::Registered(registered) => Some(&registered.call),
             Self::Received(received) => Some(&received.call),
             Self::Compensating(compensating) => Some(&compensating.call),
+            Self::Intended(intended) => Some(&intended.call),
+            Self::Withdrawn(withdrawn) => Some(&withdrawn.call),
+            Self::Resolved(resolved) => Some(&resolved.call),
             // What an earlier run called is no call of this one.
             Self::Reusable(_)
             | Self::TakenOver(_)
@@ -487,7 +523,7 @@ impl Fact {
             }
             Self::Attempted(attempted) => match &attempted.outcome {
                 Outcome::Succeeded(output) => return attempt_bytes(Ok(output)),
-                Outcome::Failed { failure, .. } => {
+                Outcome::Failed { failure, .. } | Outcome::Unknown { failure, .. } => {
                     let progress = attempted.progress.as_ref().map_or(0, Payload::len);
                     return attempt_bytes(Err(failure)) + progress as u64;
                 }
@@ -501,7 +537,7 @@ impl Fact {
             },
             Self::Returned(returned) => match &returned.outcome {
                 Outcome::Succeeded(output) => output.len(),
-                Outcome::Failed { failure, .. } => failure.message.len(),
+                Outcome::Failed { failure, .. } | Outcome::Unknown { failure, .. } => failure.message.len(),
             },
             Self::Ended(End::Complete(output)) => output.len(),
             Self::Continued(input) => input.len(),
@@ -526,7 +562,17 @@ impl Fact {
             Self::Registered(Registered { outcome: HookOutcome::Refused(failure), .. }) => {
                 failure.message.len()
             }
-            Self::Fired { .. } | Self::Patched(_) | Self::Retried | Self::Closed(_) => 0,
+            Self::Resolved(resolved) => match &resolved.choice {
+                Choice::Done(output) => output.len(),
+                Choice::Fail(failure) => failure.message.len(),
+                Choice::Again => 0,
+            },
+            Self::Fired { .. }
+            | Self::Patched(_)
+            | Self::Retried
+            | Self::Closed(_)
+            | Self::Intended(_)
+            | Self::Withdrawn(_) => 0,
         };
         bytes as u64 + FRAME_BYTES
     }

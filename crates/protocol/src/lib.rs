@@ -29,7 +29,7 @@ pub use attribute::{Attribute, AttributeError, AttributeValue};
 pub use call::{Call, CallHash, CallKind};
 pub use child::child_id;
 pub use duration::Millis;
-pub use failure::{Failure, FailureKind};
+pub use failure::{Failure, FailureKind, Sent};
 pub use hook::HookId;
 pub use id::{
     Attempt, CoordinatorId, Epoch, Generation, Incarnation, InstanceUid, Position, Run, SessionId, Timestamp,
@@ -41,4 +41,4 @@ pub use name::{
 };
 pub use payload::Payload;
 pub use pin::Pin;
-pub use policy::Policy;
+pub use policy::{Class, Policy};

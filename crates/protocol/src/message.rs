@@ -11,7 +11,9 @@ use crate::{
     Generation, Incarnation, InstanceId, InstanceUid, Millis, Namespace, Payload, Policy, Position, Run,
     SessionId, StepKey, Timestamp, Token, WorkflowName,
     hook::Registration,
-    journal::{Awaiting, Child, Closed, Compensated, End, Entry, Marks, Other, Parked, Remote, Sending},
+    journal::{
+        Awaiting, Child, Closed, Compensated, End, Entry, Marks, Other, Parked, Remote, Sending, Withdrawn,
+    },
     limits::Limits,
 };
 
@@ -112,6 +114,9 @@ pub enum WorkerItem {
         /// What it told last of its progress, if it failed (rule P5).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         progress: Option<Payload>,
+        /// The output was found by looking (rule L6).
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        found: bool,
     },
     /// Gives a remote step back unfinished; never counts as a loss.
     StepGiveBack {
@@ -121,6 +126,9 @@ pub enum WorkerItem {
         call: CallHash,
         /// The step lease's epoch.
         epoch: Epoch,
+        /// Its attempt never began: nothing can have taken effect (rule L7).
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        unstarted: bool,
     },
 }
 
@@ -187,6 +195,43 @@ pub struct Report {
     /// The attributes that the body has set or removed since they were last reported; the same holds for them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attributes: Vec<Attribute>,
+    /// What is to be written of attempts that may not simply be made again, beside their ends (rule L5). Of a fold it is what the fold
+    /// came to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ledger: Vec<LedgerItem>,
+}
+
+/// What a holder says of an attempt that may not simply be made again (rules L5 to L7).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LedgerItem {
+    /// It is about to begin, and does once this is acknowledged.
+    Intend(Intent),
+    /// It was to begin, and never did.
+    Withdraw(Withdrawn),
+    /// The body has dropped its call, and nobody knows what came of it.
+    Dropped(AttemptEnd),
+}
+
+/// An attempt that is about to begin.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Intent {
+    /// The step.
+    pub call: Call,
+    /// Which attempt, from 1.
+    pub attempt: Attempt,
+    /// The last position the body had seen when it made the call.
+    pub called_after: Position,
+    /// The idempotency key.
+    pub key: StepKey,
+    /// The fingerprint of the input.
+    pub input: Fingerprint,
+    /// The policy in force, with the class.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub policy: Policy,
+    /// What the code says of the step.
+    #[serde(default, skip_serializing_if = "Marks::is_empty")]
+    pub marks: Marks,
 }
 
 /// The end of one attempt, as its worker saw it.
@@ -235,6 +280,16 @@ pub enum AttemptOutcome {
         /// The delay before the next attempt.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retry_in: Option<Millis>,
+    },
+    /// Nobody knows whether it took effect, and the step is not called again by itself (rule L7).
+    Unknown {
+        /// What is known of it.
+        failure: Failure,
+        /// A person is to be asked.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        asks: bool,
+        /// The lease under which it ran.
+        epoch: Epoch,
     },
 }
 
@@ -344,6 +399,10 @@ pub struct ToWorker {
 /// One thing that a coordinator says to a worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "items live for a moment: a box would cost an allocation for each step grant"
+)]
 pub enum CoordinatorItem {
     /// The session is open.
     Opened(Opened),

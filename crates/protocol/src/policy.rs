@@ -37,6 +37,40 @@ impl Default for Limit {
     }
 }
 
+/// What may be done when nobody knows whether an attempt took effect (rule L6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Class {
+    /// Call again with the same key: the callee, or the step's own code, honours it. The default.
+    #[default]
+    Keyed,
+    /// Look before every call, the first included, and take what is found for the output.
+    Lookup {
+        /// How long after an attempt that may have taken effect looking would not yet show it.
+        visibility_lag: Millis,
+    },
+    /// Never call again by itself: a person is asked.
+    AtMostOnce,
+}
+
+impl Class {
+    /// The word shown to people.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Keyed => "keyed",
+            Self::Lookup { .. } => "lookup",
+            Self::AtMostOnce => "at_most_once",
+        }
+    }
+
+    /// Whether an intent is recorded before each attempt (rule L5).
+    #[must_use]
+    pub const fn is_intended(self) -> bool {
+        !matches!(self, Self::Keyed)
+    }
+}
+
 /// The retry policy of one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
@@ -63,6 +97,9 @@ pub struct Policy {
     /// but always the same for one of them. Default: off.
     #[serde(skip_serializing_if = "is_default::jitter")]
     pub jitter: bool,
+    /// What may be done when nobody knows whether an attempt took effect (rule L6). Default: it is called again with the same key.
+    #[serde(skip_serializing_if = "is_default::class")]
+    pub class: Class,
 }
 
 const DEFAULT: Policy = Policy {
@@ -73,6 +110,7 @@ const DEFAULT: Policy = Policy {
     max_delay: Millis::from_secs(86_400),
     max_elapsed: None,
     jitter: false,
+    class: Class::Keyed,
 };
 
 impl Default for Policy {
@@ -88,7 +126,7 @@ impl Default for Policy {
     reason = "serde passes a reference to the field"
 )]
 mod is_default {
-    use super::{Backoff, DEFAULT, Limit, Millis};
+    use super::{Backoff, Class, DEFAULT, Limit, Millis};
 
     pub(super) fn limit(value: &Limit) -> bool {
         *value == DEFAULT.limit
@@ -116,6 +154,10 @@ mod is_default {
 
     pub(super) fn jitter(value: &bool) -> bool {
         *value == DEFAULT.jitter
+    }
+
+    pub(super) fn class(value: &Class) -> bool {
+        *value == DEFAULT.class
     }
 }
 
@@ -152,10 +194,13 @@ mod tests {
             max_delay: Millis(1),
             max_elapsed: Some(Millis(0)),
             jitter: true,
+            class: Class::Lookup { visibility_lag: Millis(3) },
         };
         let wire = rmp_serde::to_vec_named(&policy).unwrap();
         assert_eq!(rmp_serde::from_slice::<Policy>(&wire).unwrap(), policy);
         let wire = serde_json::to_string(&policy).unwrap();
         assert_eq!(serde_json::from_str::<Policy>(&wire).unwrap(), policy);
+        let once: Policy = serde_json::from_str(r#"{"class":"at_most_once"}"#).unwrap();
+        assert_eq!(once, Policy { class: Class::AtMostOnce, ..Policy::default() });
     }
 }

@@ -15,6 +15,54 @@ macro_rules! any_step {
                 }
                 self
             }
+
+            /// It is never called again by itself once it may have taken effect (rules L6, L7): what neither gives an output nor fails
+            /// with an error that is [not sent](crate::Error::not_sent) or [refused](crate::Error::refused) asks a person, who decides
+            /// what its outcome is. For what honours no key and cannot be looked up, such as a bank transfer. An entry in the journal
+            /// precedes each attempt.
+            pub fn at_most_once(mut self) -> Self {
+                self.classified(everstep_protocol::Class::AtMostOnce, "at_most_once");
+                self
+            }
+
+            /// How long after an attempt that may have taken effect looking might not show it yet: no attempt begins before. Only
+            /// together with `look_first`.
+            pub fn visibility_lag(mut self, lag: impl everstep_protocol::duration::IntoMillis) -> Self {
+                match lag.into_millis() {
+                    Ok(lag) => self.lag = Some(lag),
+                    Err(error) => self.pending.refuse(FailureKind::Invalid, error),
+                }
+                self
+            }
+
+            fn classified(&mut self, class: everstep_protocol::Class, word: &str) {
+                if self.class == everstep_protocol::Class::Keyed {
+                    self.class = class;
+                } else {
+                    self.pending.refuse(
+                        FailureKind::Invalid,
+                        format_args!("{word} is refused, its class is said already: {}", self.class.word()),
+                    );
+                }
+            }
+
+            /// The policy with the class; a lag without anything to look with is refused.
+            fn policy(&mut self) -> everstep_protocol::Policy {
+                let class = match (self.class, self.lag) {
+                    (everstep_protocol::Class::Lookup { .. }, Some(visibility_lag)) => {
+                        everstep_protocol::Class::Lookup { visibility_lag }
+                    }
+                    (class, None) => class,
+                    (class, Some(_)) => {
+                        self.pending.refuse(
+                            FailureKind::Invalid,
+                            "visibility_lag is refused without look_first: there is nothing to look with",
+                        );
+                        class
+                    }
+                };
+                everstep_protocol::Policy { class, ..self.retry.policy(self.timeout) }
+            }
         }
 
         impl<Out: serde::de::DeserializeOwned> $call<Out> {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use everstep_protocol::duration::IntoMillis;
-use everstep_protocol::{Failure, FailureKind, Payload};
+use everstep_protocol::{Failure, FailureKind, Payload, Sent};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -49,6 +49,65 @@ impl Error {
     pub fn permanent(message: impl fmt::Display) -> Self {
         let mut error = Self::failed(message);
         error.0.permanent = true;
+        error
+    }
+
+    /// A failure that came before anything was sent: there is no effect. The step may be tried again as its policy says, also one that
+    /// is called [at most once](crate::StepCall::at_most_once) (rule L9).
+    ///
+    /// ```
+    /// # use everstep_sdk::Error;
+    /// let error = Error::not_sent("the account is locked, nothing was transferred");
+    /// assert!(error.is_without_effect() && !error.is_permanent());
+    /// ```
+    #[must_use]
+    pub fn not_sent(message: impl fmt::Display) -> Self {
+        let mut error = Self::failed(message);
+        error.0.sent = Sent::No;
+        error
+    }
+
+    /// A refusal for sure: whoever was asked has not done it, and will not. No further attempt is made.
+    ///
+    /// ```
+    /// # use everstep_sdk::Error;
+    /// let error = Error::refused("the account has too little money");
+    /// assert!(error.is_without_effect() && error.is_permanent());
+    /// ```
+    #[must_use]
+    pub fn refused(message: impl fmt::Display) -> Self {
+        let mut error = Self::permanent(message);
+        error.0.sent = Sent::Refused;
+        error
+    }
+
+    /// What connecting to a service has failed with. Where nobody listens, or no host has the name or address, nothing was
+    /// [sent](Self::not_sent); of any other error that is not known. Only for connecting: what fails later may have been done.
+    ///
+    /// ```
+    /// # use everstep_sdk::Error;
+    /// use std::io::{Error as IoError, ErrorKind};
+    ///
+    /// let refused = Error::connecting(IoError::from(ErrorKind::ConnectionRefused));
+    /// assert!(refused.is_without_effect());
+    /// assert!(!Error::connecting(IoError::from(ErrorKind::TimedOut)).is_without_effect());
+    /// ```
+    #[must_use]
+    pub fn connecting(error: std::io::Error) -> Self {
+        use std::io::ErrorKind;
+        let not_sent = matches!(
+            error.kind(),
+            ErrorKind::ConnectionRefused
+                | ErrorKind::HostUnreachable
+                | ErrorKind::NetworkUnreachable
+                | ErrorKind::NetworkDown
+                | ErrorKind::AddrNotAvailable
+                | ErrorKind::NotFound
+        );
+        let mut error = Self::from(error);
+        if not_sent {
+            error.0.sent = Sent::No;
+        }
         error
     }
 
@@ -163,6 +222,12 @@ impl Error {
     #[must_use]
     pub fn is_permanent(&self) -> bool {
         self.0.permanent
+    }
+
+    /// Nothing took effect: it [was not sent](Self::not_sent), or was [refused](Self::refused) for sure.
+    #[must_use]
+    pub fn is_without_effect(&self) -> bool {
+        self.0.sent.is_without_effect()
     }
 
     /// It came of a step that is marked sensitive (rule P44): it is displayed without its message, by you too.

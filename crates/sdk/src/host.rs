@@ -62,7 +62,7 @@ pub use body::begin;
 pub use everstep_protocol::Payload;
 pub use spec::{ChildSpec, DelayFn, EventSpec, Made, RemoteSpec, SendSpec, Spec, StepFn, StepSpec};
 
-pub(crate) use body::step_fn;
+pub(crate) use body::{LookFn, look_first, look_fn, step_fn};
 pub(crate) use hooks::{Created, Standing};
 pub(crate) use state::{Numbered, Output, Shared, Slot};
 use turn::{Act, Turn};

@@ -59,7 +59,7 @@ pub use definition::WorkflowRef;
 pub use error::Error;
 pub use everstep_macros::workflow;
 pub use everstep_protocol::duration::IntoMillis;
-pub use everstep_protocol::policy::{Backoff, Limit};
+pub use everstep_protocol::policy::{Backoff, Class, Limit};
 pub use everstep_protocol::{FailureKind, Millis, Policy, Timestamp};
 pub use next::{Next, Outcome};
 pub use parallel::{Each, Either, Joined, Race};

@@ -149,6 +149,7 @@ impl Retry {
             max_delay: self.max_delay.unwrap_or(default.max_delay),
             max_elapsed: self.max_elapsed.or(default.max_elapsed),
             jitter: self.jitter || default.jitter,
+            class: default.class,
         }
     }
 }

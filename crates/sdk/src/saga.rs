@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use everstep_protocol::duration::{DurationError, IntoMillis};
 use everstep_protocol::journal::{Undone, UndoneEnd};
-use everstep_protocol::{Call, CallKind, Failure, FailureKind, Millis, Payload, Policy, Position};
+use everstep_protocol::{Call, CallKind, Class, Failure, FailureKind, Millis, Payload, Policy, Position};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::call::HIDDEN;
-use crate::host::{DelayFn, StepFn, step_fn};
+use crate::host::{DelayFn, LookFn, StepFn, look_first, look_fn, step_fn};
 use crate::{Error, Retry, Step};
 
 /// What a compensation is given of the step that it takes back.
@@ -114,8 +114,16 @@ impl<Out: DeserializeOwned> Compensation<Out> {
             }
             step_fn(subject, input, function.clone())
         };
-        let recipe =
-            Recipe { run: Arc::new(run), retry: Retry::new(), timeout: None, refused: None, stop: false };
+        let recipe = Recipe {
+            run: Arc::new(run),
+            retry: Retry::new(),
+            timeout: None,
+            refused: None,
+            stop: false,
+            class: Class::Keyed,
+            lag: None,
+            look: None,
+        };
         Self { recipe, output: PhantomData }
     }
 
@@ -130,6 +138,38 @@ impl<Out: DeserializeOwned> Compensation<Out> {
     pub fn timeout(mut self, timeout: impl IntoMillis) -> Self {
         match timeout.into_millis() {
             Ok(timeout) => self.recipe.timeout = Some(timeout),
+            Err(error) => self.recipe.refused = self.recipe.refused.or(Some(error)),
+        }
+        self
+    }
+
+    /// It is never called again by itself once it may have taken effect: a person is asked what came of it, as of a
+    /// [step](crate::StepCall::at_most_once).
+    pub fn at_most_once(mut self) -> Self {
+        self.recipe.class = Class::AtMostOnce;
+        self
+    }
+
+    /// Looks before it calls, as a [step](crate::StepCall::look_first) does: what is found says that it is done.
+    pub fn look_first<In, Done, E, F, Fut>(mut self, function: F) -> Self
+    where
+        In: DeserializeOwned,
+        Done: Serialize,
+        E: Into<Error>,
+        F: Fn(Step, Undo<In, Out>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Option<Done>, E>> + Send + 'static,
+    {
+        let function = Arc::new(function);
+        self.recipe.class = Class::Lookup { visibility_lag: Millis::ZERO };
+        self.recipe.look = Some(Arc::new(move |subject, input| look_fn(subject, input, function.clone())));
+        self
+    }
+
+    /// How long after an attempt that may have taken effect looking might not show it yet; see
+    /// [`StepCall::visibility_lag`](crate::StepCall::visibility_lag).
+    pub fn visibility_lag(mut self, lag: impl IntoMillis) -> Self {
+        match lag.into_millis() {
+            Ok(lag) => self.recipe.lag = Some(lag),
             Err(error) => self.recipe.refused = self.recipe.refused.or(Some(error)),
         }
         self
@@ -152,6 +192,9 @@ impl<Out> fmt::Debug for Compensation<Out> {
     }
 }
 
+/// Makes what looks for what an earlier attempt of a compensation did.
+type Look = Arc<dyn Fn(String, Payload) -> LookFn + Send + Sync>;
+
 type Run = Arc<dyn Fn(String, Payload, bool) -> StepFn + Send + Sync>;
 
 /// The step's output does not fit, and no message may quote it (rule P44).
@@ -170,6 +213,9 @@ pub(crate) struct Recipe {
     timeout: Option<Millis>,
     pub(crate) refused: Option<DurationError>,
     stop: bool,
+    class: Class,
+    lag: Option<Millis>,
+    look: Option<Look>,
 }
 
 /// The steps of a body that have a compensation, and what became of them.
@@ -269,11 +315,20 @@ impl Registered {
         let text = format!(r#"{{"input":{},"outcome":{outcome}}}"#, input.as_str());
         let input = Payload::from_trusted(text);
         let subject = format!("compensation {:?}", call.name.as_str());
+        let class = match (recipe.class, recipe.lag) {
+            (Class::Lookup { .. }, Some(visibility_lag)) => Class::Lookup { visibility_lag },
+            (class, _) => class,
+        };
+        let run = (recipe.run)(subject.clone(), input.clone(), hidden);
+        let run = match recipe.look {
+            Some(look) => look_first(look(format!("looking first for {subject}"), input.clone()), run),
+            None => run,
+        };
         Planned {
             call: Call { kind: CallKind::Compensation, ..call },
-            run: (recipe.run)(subject, input.clone(), hidden),
+            run,
             input,
-            policy: recipe.retry.policy(recipe.timeout),
+            policy: Policy { class, ..recipe.retry.policy(recipe.timeout) },
             delay: recipe.retry.function().cloned(),
             stop: recipe.stop,
             hidden,

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use everstep_protocol::{
     Attempt, CallKind, CallName, Failure, FailureKind, InstanceId, Namespace, Payload, Policy, StepKey,
@@ -40,6 +41,7 @@ struct Inner {
     undoes: Option<String>,
     progress: ProgressSink,
     last_progress: Option<Payload>,
+    found: AtomicBool,
 }
 
 /// What is known of an attempt when it begins.
@@ -93,9 +95,37 @@ impl Step {
         let key = info.key.to_string();
         let undoes = info.undoes.map(|key| key.to_string());
         (
-            Self { attempt: Arc::new(Inner { info, key, undoes, progress, last_progress }), cancel },
+            Self {
+                attempt: Arc::new(Inner {
+                    info,
+                    key,
+                    undoes,
+                    progress,
+                    last_progress,
+                    found: AtomicBool::new(false),
+                }),
+                cancel,
+            },
             CancelHandle(sender),
         )
+    }
+
+    /// What the attempt gives was found by looking: it has called nothing (rule L6).
+    pub(crate) fn found(&self) {
+        self.attempt.found.store(true, Ordering::Relaxed);
+    }
+
+    /// The same, said by who runs a function that looks.
+    #[doc(hidden)]
+    pub fn mark_found(&self) {
+        self.found();
+    }
+
+    /// Whether what the attempt gives was found by looking.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn was_found(&self) -> bool {
+        self.attempt.found.load(Ordering::Relaxed)
     }
 
     /// The step's name.

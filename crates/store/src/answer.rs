@@ -28,6 +28,7 @@ pub(crate) fn encode(answer: &Answer) -> String {
         Answer::MailboxFull => "mailbox_full".to_owned(),
         Answer::HookHeld(owner) => format!("hook_held:{}/{}", owner.workflow, owner.id),
         Answer::HookRetention => "hook_retention".to_owned(),
+        Answer::NotAsked => "not_asked".to_owned(),
     }
 }
 
@@ -69,6 +70,7 @@ pub(crate) fn decode(text: &str) -> Option<Answer> {
         "event_id_taken" => Some(Answer::EventIdTaken),
         "mailbox_full" => Some(Answer::MailboxFull),
         "hook_retention" => Some(Answer::HookRetention),
+        "not_asked" => Some(Answer::NotAsked),
         _ => None,
     }
 }
@@ -96,6 +98,7 @@ mod tests {
             Answer::EventIdTaken,
             Answer::MailboxFull,
             Answer::HookRetention,
+            Answer::NotAsked,
             Answer::HookHeld(Other {
                 workflow: WorkflowName::new("fulfil").unwrap(),
                 id: InstanceId::new("a:b").unwrap(),

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use everstep_protocol::{
     Payload,
-    journal::{End, Fact, Outcome, Wait},
+    journal::{Choice, End, Fact, Outcome, Wait},
     wire,
 };
 
@@ -42,7 +42,7 @@ const fn main(fact: &Fact) -> Option<&Payload> {
         Fact::Started(started) => Some(&started.input),
         Fact::Attempted(attempted) => match &attempted.outcome {
             Outcome::Succeeded(output) => Some(output),
-            Outcome::Failed { .. } => None,
+            Outcome::Failed { .. } | Outcome::Unknown { .. } => None,
         },
         Fact::Opened(opened) => match &opened.wait {
             Wait::Remote(remote) => Some(&remote.input),
@@ -56,11 +56,15 @@ const fn main(fact: &Fact) -> Option<&Payload> {
         },
         Fact::Returned(returned) => match &returned.outcome {
             Outcome::Succeeded(output) => Some(output),
-            Outcome::Failed { .. } => None,
+            Outcome::Failed { .. } | Outcome::Unknown { .. } => None,
         },
         Fact::Delivered(delivered) => Some(&delivered.payload),
         Fact::Received(received) => Some(&received.payload),
         Fact::Reusable(reusable) => Some(&reusable.output),
+        Fact::Resolved(resolved) => match &resolved.choice {
+            Choice::Done(output) => Some(output),
+            Choice::Again | Choice::Fail(_) => None,
+        },
         Fact::Ended(End::Complete(output)) => Some(output),
         Fact::Continued(input) => Some(input),
         Fact::Ended(End::Errored(_) | End::Terminated { .. } | End::Cancelled { .. })
@@ -75,6 +79,8 @@ const fn main(fact: &Fact) -> Option<&Payload> {
         | Fact::Compensating(_)
         | Fact::Compensated(_)
         | Fact::Rollback(_)
+        | Fact::Intended(_)
+        | Fact::Withdrawn(_)
         | Fact::Retried => None,
     }
 }
@@ -84,7 +90,7 @@ const fn main_mut(fact: &mut Fact) -> Option<&mut Payload> {
         Fact::Started(started) => Some(&mut started.input),
         Fact::Attempted(attempted) => match &mut attempted.outcome {
             Outcome::Succeeded(output) => Some(output),
-            Outcome::Failed { .. } => None,
+            Outcome::Failed { .. } | Outcome::Unknown { .. } => None,
         },
         Fact::Opened(opened) => match &mut opened.wait {
             Wait::Remote(remote) => Some(&mut remote.input),
@@ -98,11 +104,15 @@ const fn main_mut(fact: &mut Fact) -> Option<&mut Payload> {
         },
         Fact::Returned(returned) => match &mut returned.outcome {
             Outcome::Succeeded(output) => Some(output),
-            Outcome::Failed { .. } => None,
+            Outcome::Failed { .. } | Outcome::Unknown { .. } => None,
         },
         Fact::Delivered(delivered) => Some(&mut delivered.payload),
         Fact::Received(received) => Some(&mut received.payload),
         Fact::Reusable(reusable) => Some(&mut reusable.output),
+        Fact::Resolved(resolved) => match &mut resolved.choice {
+            Choice::Done(output) => Some(output),
+            Choice::Again | Choice::Fail(_) => None,
+        },
         Fact::Ended(End::Complete(output)) => Some(output),
         Fact::Continued(input) => Some(input),
         Fact::Ended(End::Errored(_) | End::Terminated { .. } | End::Cancelled { .. })
@@ -117,6 +127,8 @@ const fn main_mut(fact: &mut Fact) -> Option<&mut Payload> {
         | Fact::Compensating(_)
         | Fact::Compensated(_)
         | Fact::Rollback(_)
+        | Fact::Intended(_)
+        | Fact::Withdrawn(_)
         | Fact::Retried => None,
     }
 }
@@ -124,11 +136,12 @@ const fn main_mut(fact: &mut Fact) -> Option<&mut Payload> {
 #[cfg(test)]
 mod tests {
     use everstep_protocol::{
-        Attempt, Call, CallKind, CallName, Failure, FailureKind, Fingerprint, FunctionName, Generation,
-        Millis, Policy, Pool, Position, SessionId, StepKey, Timestamp,
+        Attempt, Call, CallKind, CallName, Class, Epoch, Failure, FailureKind, Fingerprint, FunctionName,
+        Generation, Millis, Policy, Pool, Position, SessionId, StepKey, Timestamp,
         journal::{
-            Attempted, Cancelled, Closed, Compensated, Compensating, Delivered, Lost, Marks, Opened,
-            ParkCode, Parked, Patched, Remote, Reusable, Rollback, Started, Undone, UndoneEnd,
+            Attempted, Cancelled, Closed, Compensated, Compensating, Delivered, Intended, Lost, Marks,
+            Opened, ParkCode, Parked, Patched, Remote, Resolved, Reusable, Rollback, Started, Undone,
+            UndoneEnd, Withdrawn,
         },
     };
 
@@ -165,11 +178,13 @@ mod tests {
             fingerprint: Fingerprint::of(&input).unwrap(),
             input,
             policy: Policy::default(),
-            marks: Marks { compensated: true, sensitive: true, reused: false },
+            marks: Marks { compensated: true, sensitive: true, ..Marks::default() },
+            look: Some(FunctionName::new("find").unwrap()),
         }
     }
 
     #[test]
+    #[allow(clippy::too_many_lines, reason = "one line for each fact")]
     fn every_fact_comes_back() {
         let failure = Failure {
             data: Some(Payload::null()),
@@ -203,7 +218,30 @@ mod tests {
         let compensated = Compensated { steps, more: 3 };
         let Remote { key, fingerprint: input, policy, marks, .. } = remote();
         let reusable = Reusable { call: call(), key, input, policy, marks, output: text.clone() };
+        let resolved = |choice| {
+            let (by, why) = (Some("ann".to_owned()), None);
+            Fact::Resolved(Resolved { call: call(), attempt: Attempt(1), choice, by, why, sensitive: true })
+        };
+        let intended = Intended {
+            call: call(),
+            attempt: Attempt(1),
+            called_after: Position(9),
+            key,
+            input,
+            policy: Policy { class: Class::AtMostOnce, ..Policy::default() },
+            marks,
+            build: "b1".parse().unwrap(),
+            session: SessionId::generate(),
+            epoch: Epoch(3),
+        };
+        let unknown = Outcome::Unknown { failure: failure.clone(), asks: true, epoch: Epoch(3) };
         let facts = [
+            (Fact::Intended(intended), false),
+            (Fact::Withdrawn(Withdrawn { call: call(), attempt: Attempt(1) }), false),
+            (attempted(unknown), false),
+            (resolved(Choice::Done(text.clone())), true),
+            (resolved(Choice::Again), false),
+            (resolved(Choice::Fail(failure.clone())), false),
             (Fact::Started(started), true),
             (attempted(Outcome::Succeeded(text.clone())), true),
             (attempted(Outcome::Succeeded(Payload::null())), true),

@@ -45,7 +45,8 @@ pub use bulk::{BulkRow, Bulks};
 pub use error::{Error, ErrorKind};
 pub use mail::Mail;
 pub use view::{
-    ChildView, Cursor, Filter, HookView, InstanceView, Page, RejectedView, StatusWord, UnreadView, WaitView,
+    AskedView, AttentionCount, AttentionFilter, AttentionMark, AttentionView, ChildView, Cursor, Filter,
+    HookView, InstanceView, Page, RejectedView, StatusWord, UNKNOWN_OUTCOME, UnreadView, WaitView,
 };
 
 /// Decides what a transaction writes, from what it has locked and loaded. Called at most once per transaction, inside it.
@@ -414,6 +415,17 @@ pub trait Views: Send + Sync + std::fmt::Debug + 'static {
         after: Option<&Token>,
         limit: u32,
     ) -> Result<Vec<HookView>, Error>;
+
+    /// Open questions, in the order in which they were asked, after this place.
+    async fn attention(
+        &self,
+        filter: &AttentionFilter,
+        after: Option<&AttentionMark>,
+        limit: u32,
+    ) -> Result<Vec<AttentionView>, Error>;
+
+    /// How many questions are open, of all namespaces, by kind and age.
+    async fn attention_counts(&self) -> Result<Vec<AttentionCount>, Error>;
 
     /// Rejected messages of a namespace, newest first.
     async fn rejected(&self, namespace: &Namespace, limit: u32) -> Result<Vec<RejectedView>, Error>;

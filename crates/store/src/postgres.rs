@@ -13,6 +13,7 @@
 //! Invariants: locks are taken on heads, in one order, never waited for; side rows change only under their head's lock, but
 //! for the offer mark of a ready row; a connection inside a transaction never goes back to the pool.
 
+mod attention;
 mod bulks;
 mod events;
 mod fault;
@@ -41,6 +42,8 @@ use everstep_engine::{rows::Needs, start::NameKey};
 use everstep_protocol::{Incarnation, InstanceUid, journal::Entry};
 use tokio_postgres::{Config, NoTls};
 
+#[doc(hidden)]
+pub use self::attention::attention_list;
 pub use self::migrate::{Applied, migrate};
 #[doc(hidden)]
 pub use self::statements::{Statement, hot_statements};

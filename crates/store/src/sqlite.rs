@@ -12,6 +12,7 @@
 //! Everything that is written goes through one thread, so heads are never locked elsewhere and nothing waits for a lock.
 //! Reads have threads of their own: journals must not wait for commits, and nothing must wait for somebody's list.
 
+mod attention;
 mod bulks;
 mod clock;
 mod column;

@@ -6,11 +6,12 @@ use everstep_engine::{
     hook::HookRow,
     letter::ParentRow,
     mailbox::Awaited,
-    rows::{Control, WaitKind},
+    rows::{Control, Question, WaitKind},
+    start::NameKey,
 };
 use everstep_protocol::{
-    Attribute, BuildName, Call, CallHash, Epoch, EventType, Generation, InstanceId, InstanceUid, Namespace,
-    Payload, Pin, Position, Run, SessionId, Timestamp, Token, WorkflowName,
+    Attribute, BuildName, Call, CallHash, Epoch, EventType, Generation, InstanceId, InstanceUid, Millis,
+    Namespace, Payload, Pin, Position, Run, SessionId, Timestamp, Token, WorkflowName,
     journal::{Compensated, End, Other, Parked},
 };
 
@@ -27,6 +28,89 @@ pub struct WaitView {
     pub due_at: Option<Timestamp>,
     /// Which events end it; only for waits of events.
     pub awaited: Option<Awaited>,
+    /// What a person is asked; only for waits of a person.
+    pub question: Option<Box<Question>>,
+}
+
+/// Something that a person is to decide: why an instance is parked, or what came of an attempt (rule L8).
+#[derive(Clone, Debug, PartialEq)]
+pub struct AttentionView {
+    /// The instance.
+    pub uid: InstanceUid,
+    /// Its name.
+    pub name: NameKey,
+    /// Its run.
+    pub run: Run,
+    /// Since when it asks.
+    pub since: Timestamp,
+    /// What it asks.
+    pub asked: AskedView,
+}
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AskedView {
+    /// It is parked.
+    Parked(Parked),
+    /// Nobody knows what came of an attempt of this call.
+    Unknown(Call, Box<Question>),
+}
+
+/// The kind of question that is about an attempt; the others are the codes of what is parked.
+pub const UNKNOWN_OUTCOME: &str = "unknown_outcome";
+
+impl AttentionView {
+    /// Its kind, for people and filters.
+    #[must_use]
+    pub const fn kind(&self) -> &'static str {
+        match &self.asked {
+            AskedView::Parked(parked) => parked.code.word(),
+            AskedView::Unknown(..) => UNKNOWN_OUTCOME,
+        }
+    }
+
+    /// Where a list goes on after it.
+    #[must_use]
+    pub fn mark(&self) -> AttentionMark {
+        let call = match &self.asked {
+            AskedView::Parked(_) => [0; 16],
+            AskedView::Unknown(call, _) => call.hash().0,
+        };
+        AttentionMark { since: self.since, uid: self.uid, call }
+    }
+}
+
+/// A place in a list of questions, which are in the order in which they were asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct AttentionMark {
+    /// When it was asked.
+    pub since: Timestamp,
+    /// By which instance.
+    pub uid: InstanceUid,
+    /// About which call; zero if it is parked.
+    pub call: [u8; 16],
+}
+
+/// Which questions to list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AttentionFilter {
+    /// Only this namespace.
+    pub namespace: Namespace,
+    /// Only this workflow.
+    pub workflow: Option<WorkflowName>,
+    /// Only this kind.
+    pub kind: Option<String>,
+    /// Only those that were asked at least so long ago.
+    pub older_than: Option<Millis>,
+}
+
+/// How many questions of a kind are open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttentionCount {
+    /// The kind.
+    pub kind: String,
+    /// How many were asked within the last hour, in the last day but before that, and longer ago.
+    pub by_age: [u64; 3],
 }
 
 /// A child of an instance.
@@ -101,7 +185,7 @@ pub struct InstanceView {
     pub pin: Option<Pin>,
     /// Some live session serves its workflow, with the build that it is pinned to (rules P35, P40).
     pub served: bool,
-    /// Open waits, earliest due first, at most 100; `waits` counts all.
+    /// Open waits, questions first, then the earliest due, at most 100; `waits` counts all.
     pub waiting: Vec<WaitView>,
     /// How many waits are open.
     pub waits: u32,

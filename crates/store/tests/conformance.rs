@@ -16,6 +16,7 @@ mod conformance {
     pub(crate) mod letters;
     pub(crate) mod lifecycle;
     pub(crate) mod names;
+    pub(crate) mod questions;
     pub(crate) mod records;
     pub(crate) mod remote;
     pub(crate) mod scene;
@@ -162,6 +163,11 @@ suites! {
     bulks::{
         p33_a_bulk_operation_is_begun_once_and_goes_on_where_it_stands,
         p33_one_that_is_over_stays_so,
+    },
+    questions::{
+        l08_a_question_is_kept_with_its_wait_and_answered_once,
+        l08_questions_are_listed_and_counted_over_all_workflows,
+        l08_a_question_beside_other_waits_is_shown_first,
     },
     views::{
         p28_every_status_is_shown,

@@ -7,13 +7,15 @@ mod fixture;
 
 use everstep_store::{
     StatusWord,
-    postgres::{PostgresSettings, attribute_list, ended_lists, hot_statements, migrate, open_list},
+    postgres::{
+        PostgresSettings, attention_list, attribute_list, ended_lists, hot_statements, migrate, open_list,
+    },
 };
 use tokio_postgres::{Client, NoTls};
 
 /// What of each index a search must name: enough to find few rows, however many an installation has. Where the first column is
 /// a namespace or a workflow, that alone is nearly the whole index.
-const SELECTIVE: [(&str, &[&str]); 33] = [
+const SELECTIVE: [(&str, &[&str]); 35] = [
     ("instance_pkey", &["id"]),
     ("instance_name_pkey", &["namespace", "workflow", "id"]),
     ("message_decision_pkey", &["namespace", "workflow", "app_id", "message_id"]),
@@ -25,6 +27,8 @@ const SELECTIVE: [(&str, &[&str]); 33] = [
     ("ready_by_queue", &["namespace", "queue"]),
     ("wait_pkey", &["instance"]),
     ("wait_by_due", &["due_at"]),
+    ("wait_by_question", &["since"]),
+    ("attention_by_age", &["since"]),
     ("remote_step_pkey", &["instance"]),
     ("attention_pkey", &["instance"]),
     ("operation_pkey", &["instance"]),
@@ -145,6 +149,22 @@ async fn p40_the_list_of_what_is_open_reads_no_whole_table() {
         "{}",
         plan.join("\n")
     );
+}
+
+/// What people are asked is found by when it was asked, however many instances wait for something else.
+#[tokio::test]
+async fn l08_the_list_of_questions_reads_no_whole_table() {
+    let (_database, client) = migrated().await;
+    client.batch_execute(FILL).await.expect("it fills");
+    client.batch_execute("VACUUM ANALYZE").await.expect("it vacuums");
+    client.batch_execute(&format!("PREPARE list AS {}", attention_list())).await.expect("it is prepared");
+    let none = "'00000000-0000-0000-0000-000000000000', decode(repeat('00', 16), 'hex')";
+    let explain = format!("EXPLAIN EXECUTE list('shop', '', '', 0, 0, {none}, 51)");
+    let plan = client.query(&explain, &[]).await.expect("it is planned");
+    let plan: Vec<String> = plan.iter().map(|row| row.get(0)).collect();
+    let mut problems = read_whole(&plan);
+    problems.extend(unnamed(attention_list(), &plan));
+    assert!(problems.is_empty(), "{problems:?}\n{}", plan.join("\n"));
 }
 
 #[tokio::test]

@@ -101,6 +101,7 @@ fn report(instance: InstanceUid, epoch: u64, number: u64, seen: u64, then: Then)
         state: None,
         attributes: Vec::new(),
         compensated: None,
+        ledger: Vec::new(),
     }
 }
 

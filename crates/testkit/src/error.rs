@@ -50,6 +50,16 @@ pub enum KitError {
         /// Why.
         parked: Parked,
     },
+    /// A person is asked what came of a step, and nothing else goes on (rule L8).
+    #[error("{instance} asks a person what came of {call}: {reason}")]
+    Asked {
+        /// Workflow and id.
+        instance: String,
+        /// The step.
+        call: String,
+        /// What is known of it.
+        reason: String,
+    },
     /// What was waited for cannot come any more.
     #[error("{instance} will never come to {wanted}: it is {}{}", status.word(), reason(why.as_deref()))]
     Unreachable {
@@ -102,6 +112,7 @@ impl KitError {
             | Self::Terminated { .. }
             | Self::Cancelled { .. }
             | Self::Parked { .. }
+            | Self::Asked { .. }
             | Self::Unreachable { .. }
             | Self::Standstill { .. }
             | Self::Misfit { .. }

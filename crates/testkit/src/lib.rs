@@ -81,7 +81,7 @@ pub use everstep_store::{HookView, InstanceView, StatusWord as Status};
 pub use kit::{HookStart, Kit, TestKit};
 pub use mock::Mock;
 
-pub use run::{Run, StepName};
+pub use run::{Asked, Run, StepName};
 
 /// Settings of the coordinator.
 pub type CoordinatorSettings = everstep_coordinator::Settings;

@@ -8,7 +8,7 @@ use everstep_broker::{
     Broker, Confirmation, Consume, Consumer, Declaration, Error, Health, MemoryBroker, Outgoing,
 };
 use everstep_protocol::{
-    message::{AttemptEnd, AttemptOutcome, FromWorker, Report, Then, WorkerItem},
+    message::{AttemptEnd, AttemptOutcome, FromWorker, LedgerItem, Report, Then, WorkerItem},
     wire,
 };
 use tokio::sync::watch;
@@ -60,13 +60,21 @@ fn said(report: &Report) -> String {
         Then::Again(_) => Some("went on as new".to_owned()),
         Then::Park(_) => Some("parked".to_owned()),
     };
-    results.chain(opened).chain(then).collect::<Vec<_>>().join(", ")
+    let ledger = report.ledger.iter().map(|item| match item {
+        LedgerItem::Intend(intent) => format!("{}, attempt {}, announced", intent.call, intent.attempt),
+        LedgerItem::Withdraw(withdrawn) => {
+            format!("{}, attempt {}, withdrawn", withdrawn.call, withdrawn.attempt)
+        }
+        LedgerItem::Dropped(end) => format!("{}, attempt {}, dropped", end.call, end.attempt),
+    });
+    results.chain(opened).chain(ledger).chain(then).collect::<Vec<_>>().join(", ")
 }
 
 const fn word(outcome: &AttemptOutcome) -> &'static str {
     match outcome {
         AttemptOutcome::Succeeded(_) => "succeeded",
         AttemptOutcome::Failed { .. } => "failed",
+        AttemptOutcome::Unknown { .. } => "unknown",
     }
 }
 

@@ -1,7 +1,9 @@
 //! One instance, as a test sees it.
 
+mod attention;
 mod control;
 
+pub use attention::Asked;
 use everstep_coordinator::EventRequest;
 use everstep_engine::{Answer, mailbox::EventId, start::NameKey};
 use everstep_protocol::{
@@ -224,6 +226,14 @@ impl Run {
                 self.kit.see(view.uid);
                 Err(KitError::Parked { instance: self.to_string(), parked: parked.clone() })
             }
+            None if view.status == StatusWord::Attention => {
+                self.kit.see(view.uid);
+                let asked = view.waiting.iter().find_map(|wait| Some((&wait.call, wait.question.as_ref()?)));
+                let (call, reason) = asked.map_or_else(Default::default, |(call, question)| {
+                    (call.to_string(), question.failure.to_string())
+                });
+                Err(KitError::Asked { instance: self.to_string(), call, reason })
+            }
             Some(_) | None => Ok(()),
         }
     }
@@ -270,6 +280,6 @@ fn outcome_of(entry: &Entry, step: &StepName) -> Option<Result<Payload, Failure>
         _ if !is_it => None,
         Outcome::Succeeded(output) => Some(Ok(output.clone())),
         Outcome::Failed { failure, retry_at: None } => Some(Err(failure.clone())),
-        Outcome::Failed { retry_at: Some(_), .. } => None,
+        Outcome::Failed { retry_at: Some(_), .. } | Outcome::Unknown { .. } => None,
     }
 }

@@ -11,7 +11,9 @@ use std::{
 };
 
 use everstep_engine::retry::Asked;
-use everstep_protocol::{Attempt, CallHash, Epoch, Failure, FailureKind, InstanceUid, Millis, Payload};
+use everstep_protocol::{
+    Attempt, CallHash, Class, Epoch, Failure, FailureKind, InstanceUid, Millis, Payload,
+};
 use everstep_sdk::{
     Step,
     host::{CancelHandle, DelayFn, panic_message},
@@ -50,6 +52,7 @@ pub(crate) struct AttemptId(u64);
 pub(crate) struct Gone {
     pub(crate) id: AttemptId,
     outcome: Option<(Result<Payload, Failure>, Asked)>,
+    found: bool,
     ran_for: Duration,
 }
 
@@ -214,7 +217,8 @@ impl Attempts {
             Stage::Runs => {
                 // Aborted without being told to: the owner's runtime shuts down. The lease goes back with the session.
                 let (result, asked) = gone.outcome?;
-                running.ended(gone.ran_for, result, asked)
+                self.metrics.found.inc_by(u64::from(gone.found));
+                Ended { found: gone.found, ..running.ended(gone.ran_for, result, asked) }
             }
             Stage::Signalled { cancelled: false } | Stage::Aborted { cancelled: false } => {
                 // By the clock that timed it out: its future may have begun later than its time did.
@@ -305,7 +309,13 @@ impl Attempts {
             None => order.run,
         };
         let (step, cancel) = Step::new(order.info, progress, order.last);
-        let leaving = Leaving { id, listener: self.listener.clone(), outcome: None, began: Instant::now() };
+        let leaving = Leaving {
+            id,
+            listener: self.listener.clone(),
+            outcome: None,
+            found: false,
+            began: Instant::now(),
+        };
         let (task, abort) = abortable(attempted(leaving, step, run, order.delay, attempt).boxed());
         self.launches.push(task);
         // A timeout beyond what the clock can hold is none.
@@ -334,7 +344,7 @@ impl Attempts {
 impl Running {
     fn ended(&self, ran_for: Duration, result: Result<Payload, Failure>, asked: Asked) -> Ended {
         let ran_for = Millis(u64::try_from(ran_for.as_millis()).unwrap_or(u64::MAX));
-        Ended { number: self.number, attempt: self.attempt, ran_for, result, asked }
+        Ended { number: self.number, attempt: self.attempt, ran_for, result, asked, found: false }
     }
 
     fn timed_out(&self, ran_for: Duration, more: &str) -> Ended {
@@ -356,12 +366,18 @@ struct Leaving {
     id: AttemptId,
     listener: GoneListener,
     outcome: Option<(Result<Payload, Failure>, Asked)>,
+    found: bool,
     began: Instant,
 }
 
 impl Drop for Leaving {
     fn drop(&mut self) {
-        let gone = Gone { id: self.id, outcome: self.outcome.take(), ran_for: self.began.elapsed() };
+        let gone = Gone {
+            id: self.id,
+            outcome: self.outcome.take(),
+            found: self.found,
+            ran_for: self.began.elapsed(),
+        };
         (self.listener)(gone);
     }
 }
@@ -374,6 +390,7 @@ async fn attempted(
     attempt: Attempt,
 ) {
     leaving.began = Instant::now();
+    let looks = matches!(step.policy().class, Class::Lookup { .. }).then(|| step.clone());
     // The function is called inside the future, so that a panic before its first await is caught too (rule P9).
     let result = AssertUnwindSafe(async move { run(step).await })
         .catch_unwind()
@@ -386,6 +403,7 @@ async fn attempted(
             (Err(failure), asked)
         }
     };
+    leaving.found = looks.is_some_and(|step| step.was_found());
     leaving.outcome = Some(outcome);
 }
 

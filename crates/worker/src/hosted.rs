@@ -33,7 +33,7 @@ use everstep_engine::{replay::Replay, report::Reporter};
 use everstep_protocol::{
     Attribute, AttributeName, AttributeValue, Call, Epoch, Failure, InstanceUid, Payload, Position, StepKey,
     Timestamp,
-    journal::{Cancelled, Compensated, ParkCode, Parked, Rollback},
+    journal::{Cancelled, Compensated, ParkCode, Parked, Rollback, Withdrawn},
     message::{Ack, Again, AttemptEnd, Entries, Grant, Held, WorkerItem},
 };
 use everstep_sdk::host::{Body, Host, InstanceInfo};
@@ -126,11 +126,19 @@ struct Told {
     starts: Vec<u64>,
     opens: Vec<u64>,
     charges: Vec<(u64, AttemptEnd)>,
+    /// Attempts to be announced.
+    intents: Vec<u64>,
+    /// Announced attempts that are not begun here.
+    withdrawn: Vec<Withdrawn>,
 }
 
 impl Told {
     fn is_empty(&self) -> bool {
-        self.starts.is_empty() && self.opens.is_empty() && self.charges.is_empty()
+        self.starts.is_empty()
+            && self.opens.is_empty()
+            && self.charges.is_empty()
+            && self.intents.is_empty()
+            && self.withdrawn.is_empty()
     }
 }
 
@@ -241,6 +249,7 @@ impl Hosted {
             drift_counted: 0,
             env,
         };
+        hosted.replay.held_by(hosted.env.session, hosted.epoch);
         hosted.granted(grant);
         hosted
     }
@@ -312,6 +321,7 @@ impl Hosted {
     pub fn unstarted(&mut self, number: u64) {
         if self.running.remove(&number) {
             self.stop = Stop::Unstarted;
+            self.withdraw(number);
         }
     }
 

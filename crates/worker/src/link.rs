@@ -290,6 +290,7 @@ impl Link {
             instance: step.instance,
             call: step.call,
             epoch: step.epoch,
+            unstarted: false,
         }));
         let life = Duration::from_secs(10);
         let items = items.into_iter().map(|item| (item, life)).collect();

@@ -19,6 +19,8 @@ pub struct Metrics {
     pub folds_refused: IntCounter,
     /// Recorded outcomes used although another build recorded them for another input (rule P8).
     pub drifted: IntCounter,
+    /// Steps that found their effect done and did not do it again (rule L6).
+    pub found: IntCounter,
     /// Messages that were set aside: unreadable, of another incarnation, for another session.
     pub set_aside: IntCounterVec,
     /// Instances held.
@@ -52,6 +54,7 @@ impl Metrics {
             &metrics.resumed,
             &metrics.folds_refused,
             &metrics.drifted,
+            &metrics.found,
         ] {
             registry.register(Box::new(counter.clone()))?;
         }
@@ -79,6 +82,7 @@ impl Metrics {
             replays: counter("replays", "Bodies run from a journal with outcomes")?,
             folds_refused: counter("folds_refused", "Folds refused")?,
             drifted: counter("drifted", "Outcomes used for another input under another build")?,
+            found: counter("found", "Steps that found their effect done")?,
             set_aside: vec("set_aside", "Messages set aside", "why")?,
             held: gauge("held", "Instances held")?,
             cached: gauge("cached", "Bodies of suspended instances kept")?,

@@ -8,7 +8,9 @@ use everstep_protocol::{
     Failure, Incarnation, Payload, SessionId,
     journal::{Undone, UndoneEnd},
     limits::PART_BYTES,
-    message::{AttemptEnd, AttemptOutcome, Credit, FromWorker, Open, OpenWait, Report, Then, WorkerItem},
+    message::{
+        AttemptEnd, AttemptOutcome, Credit, FromWorker, LedgerItem, Open, OpenWait, Report, Then, WorkerItem,
+    },
     topology, wire,
 };
 
@@ -125,7 +127,16 @@ fn report_bytes(report: &Report) -> usize {
         UndoneEnd::Done | UndoneEnd::Skipped => FRAME_BYTES,
     };
     let compensated: usize = report.compensated.iter().flat_map(|over| &over.steps).map(undone).sum();
-    FRAME_BYTES + results + opened + closed + then + compensated + shown
+    let ledger: usize = report.ledger.iter().map(ledger_bytes).sum();
+    FRAME_BYTES + results + opened + closed + then + compensated + shown + ledger
+}
+
+fn ledger_bytes(item: &LedgerItem) -> usize {
+    match item {
+        LedgerItem::Intend(intent) => FRAME_BYTES + intent.call.name.as_str().len(),
+        LedgerItem::Withdraw(withdrawn) => FRAME_BYTES + withdrawn.call.name.as_str().len(),
+        LedgerItem::Dropped(end) => end_bytes(end),
+    }
 }
 
 /// About how many bytes the end of an attempt takes in a message.
@@ -150,7 +161,9 @@ fn open_bytes(open: &Open) -> usize {
 fn outcome_bytes(outcome: &AttemptOutcome) -> usize {
     match outcome {
         AttemptOutcome::Succeeded(output) => output.len(),
-        AttemptOutcome::Failed { failure, .. } => failure_bytes(failure),
+        AttemptOutcome::Failed { failure, .. } | AttemptOutcome::Unknown { failure, .. } => {
+            failure_bytes(failure)
+        }
     }
 }
 
@@ -207,6 +220,7 @@ mod tests {
             ran_for: Millis(1),
             outcome: AttemptOutcome::Succeeded(Payload::encode(&"x".repeat(bytes)).unwrap()),
             progress: None,
+            found: false,
         };
         let mut outbox = Outbox::new(1);
         outbox.add(parcel(vec![item(200_000), item(200_000), item(200_000), item(900_000), item(1)]));

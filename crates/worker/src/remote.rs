@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use everstep_protocol::{
-    CallHash, Epoch, Failure, FailureKind, InstanceUid,
+    CallHash, Epoch, Failure, FailureKind, FunctionName, InstanceUid,
     message::{AttemptOutcome, HeldStep, StepGrant, WorkerItem},
 };
 use everstep_sdk::{
@@ -69,7 +69,14 @@ impl Remotes {
         self.held.insert((grant.instance, grant.hash), step);
         let run = match registry.remote_function(&grant.remote.function) {
             Some(function) => function.run(&grant.remote.input),
-            None => unknown(&grant),
+            None => unknown(&grant.remote.function),
+        };
+        let run = match &grant.remote.look {
+            Some(look) => match registry.remote_function(look) {
+                Some(function) => looks_first(function.run(&grant.remote.input), run),
+                None => unknown(look),
+            },
+            None => run,
         };
         let info = StepInfo {
             namespace: grant.namespace,
@@ -101,10 +108,10 @@ impl Remotes {
         };
         let progress = match &outcome {
             AttemptOutcome::Succeeded(_) => None,
-            AttemptOutcome::Failed { .. } => told(&step.progress),
+            AttemptOutcome::Failed { .. } | AttemptOutcome::Unknown { .. } => told(&step.progress),
         };
-        let (instance, call, ran_for) = (key.0, key.1, ended.ran_for);
-        let item = WorkerItem::StepReport { instance, call, epoch, ran_for, outcome, progress };
+        let (instance, call, ran_for, found) = (key.0, key.1, ended.ran_for, ended.found);
+        let item = WorkerItem::StepReport { instance, call, epoch, ran_for, outcome, progress, found };
         step.stage = Stage::Reported { item: Box::new(item.clone()), resend: Resend::begin(now) };
         Some(item)
     }
@@ -165,11 +172,26 @@ impl Remotes {
     }
 }
 
-/// Another worker of the pool may know the function: the failure is retried.
-fn unknown(grant: &StepGrant) -> StepFn {
-    let message = format!("no worker function is registered as {} here", grant.remote.function);
+/// Looks before it calls; what is found is not null (rule L6). Looking changes nothing, so what it fails with has no effect.
+fn looks_first(look: StepFn, run: StepFn) -> StepFn {
+    Arc::new(move |step| {
+        let (look, run) = (look.clone(), run.clone());
+        Box::pin(async move {
+            let found = look(step.clone()).await.map_err(Failure::not_sent)?;
+            if found.as_str() == "null" {
+                return run(step).await;
+            }
+            step.mark_found();
+            Ok(found)
+        })
+    })
+}
+
+/// Another worker of the pool may know the function: the failure is retried. Nothing has run.
+fn unknown(function: &FunctionName) -> StepFn {
+    let message = format!("no worker function is registered as {function} here");
     Arc::new(move |_step| {
-        let failure = Failure::new(FailureKind::UnknownFunction, message.clone());
+        let failure = Failure::new(FailureKind::UnknownFunction, message.clone()).not_sent();
         Box::pin(async move { Err(failure) })
     })
 }

@@ -75,6 +75,7 @@ impl Line {
             }
             "registered" | "received" | "taken_over" => self.of_hook()?,
             "compensating" | "compensated" | "rollback" | "reusable" => self.of_saga()?,
+            "intended" | "withdrawn" | "resolved" => self.of_ledger()?,
             "ended" => Fact::Ended(self.ended()?),
             other => return Err(format!("kind: {other:?} is not known")),
         })
@@ -92,12 +93,13 @@ impl Line {
                 }
                 Outcome::Failed { failure, retry_at }
             }
+            "unknown" => self.unknown()?,
             other => return Err(format!("outcome: {other:?} is not known")),
         })
     }
 
     fn attempted(mut self) -> Result<Attempted, String> {
-        let marks = self.marks();
+        let (marks, policy) = (self.marks(), self.policy()?);
         let outcome = self.outcome()?;
         let key = need("key", self.key)?;
         Ok(Attempted {
@@ -107,7 +109,7 @@ impl Line {
             started_at: moment("started_at", &need("started_at", self.started_at)?)?,
             key: key.parse().map_err(|error| format!("key: {error}"))?,
             input: fingerprint(self.fingerprint)?,
-            policy: everstep_protocol::Policy::default(),
+            policy,
             build: need("build", self.build)?,
             session: need("session", self.session)?,
             outcome,
@@ -118,7 +120,7 @@ impl Line {
     }
 
     fn opened(self) -> Result<Opened, String> {
-        let marks = self.marks();
+        let (marks, policy) = (self.marks(), self.policy()?);
         let wait = match need("wait", self.wait.clone())?.as_str() {
             "sleep" => Wait::Sleep { until: moment("until", &need("until", self.until)?)? },
             "event" => Wait::Event {
@@ -132,8 +134,9 @@ impl Line {
                 input: payload(&need("input", self.input)?)?,
                 key: need("key", self.key)?.parse().map_err(|error| format!("key: {error}"))?,
                 fingerprint: fingerprint(self.fingerprint)?,
-                policy: everstep_protocol::Policy::default(),
+                policy,
                 marks,
+                look: self.look_first,
             }),
             "child" => {
                 let Other { workflow, id } = need("instance", self.instance)?;
@@ -162,8 +165,8 @@ impl Line {
     }
 
     pub(super) const fn marks(&self) -> Marks {
-        let Self { compensated, sensitive, reused, .. } = *self;
-        Marks { compensated, sensitive, reused }
+        let Self { compensated, sensitive, reused, found, .. } = *self;
+        Marks { compensated, sensitive, reused, found }
     }
 
     /// What is sensitive is in no export: a test that needs it puts a stand-in there.
@@ -209,6 +212,7 @@ impl Error {
             permanent: self.permanent,
             retry_after: None,
             sensitive: self.sensitive,
+            sent: self.sent,
         })
     }
 }

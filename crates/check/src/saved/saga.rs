@@ -53,8 +53,8 @@ impl Line {
     }
 
     pub(super) fn marked(self, marks: Marks) -> Self {
-        let Marks { compensated, sensitive, reused } = marks;
-        Self { compensated, sensitive, reused, ..self }
+        let Marks { compensated, sensitive, reused, found } = marks;
+        Self { compensated, sensitive, reused, found, ..self }
     }
 
     pub(super) fn of_compensating(self, compensating: &Compensating) -> Self {

@@ -59,6 +59,9 @@ impl Line {
             Fact::Continued(input) => Self { input: Some(raw(input)), ..line },
             Fact::Returned(returned) => line.of_outcome(&returned.outcome, false),
             Fact::Ended(end) => line.of_end(end),
+            Fact::Intended(intended) => line.of_intended(intended),
+            Fact::Withdrawn(withdrawn) => Self { attempt: Some(withdrawn.attempt.0), ..line },
+            Fact::Resolved(resolved) => line.of_resolved(resolved),
         }
     }
 
@@ -71,7 +74,7 @@ impl Line {
             fingerprint: Some(attempted.input.to_string()),
             build: Some(attempted.build.clone()),
             session: Some(attempted.session),
-            ..self.marked(attempted.marks)
+            ..self.marked(attempted.marks).of_class(attempted.policy.class)
         };
         line.of_outcome(&attempted.outcome, attempted.marks.sensitive)
     }
@@ -86,6 +89,13 @@ impl Line {
                 outcome: Some("failed".to_owned()),
                 error: Some(Error::of(&failure.clone().of_sensitive(sensitive))),
                 retry_at: retry_at.map(|at| at.to_string()),
+                ..self
+            },
+            Outcome::Unknown { failure, asks, epoch } => Self {
+                outcome: Some("unknown".to_owned()),
+                error: Some(Error::of(&failure.clone().of_sensitive(sensitive))),
+                asks: *asks,
+                epoch: Some(epoch.0),
                 ..self
             },
         }
@@ -112,7 +122,8 @@ impl Line {
                 input: Some(raw(&remote.input)),
                 key: Some(remote.key.to_string()),
                 fingerprint: Some(remote.fingerprint.to_string()),
-                ..line.marked(remote.marks)
+                look_first: remote.look.clone(),
+                ..line.marked(remote.marks).of_class(remote.policy.class)
             },
             Wait::Child(child) => Self {
                 wait: Some("child".to_owned()),
@@ -172,6 +183,7 @@ impl Error {
             data: failure.shown_data().map(raw),
             permanent: failure.permanent,
             sensitive: failure.sensitive,
+            sent: failure.sent,
         }
     }
 }

@@ -130,7 +130,7 @@ fn b101_the_output_of_each_step_can_be_read() {
             .into_iter()
             .map(|(_, attempted)| match &attempted.outcome {
                 Outcome::Succeeded(output) => output.decode::<u32>().unwrap(),
-                Outcome::Failed { .. } => panic!("{attempted:?}"),
+                Outcome::Failed { .. } | Outcome::Unknown { .. } => panic!("{attempted:?}"),
             })
             .collect();
         assert_eq!(outputs, [0, 1, 2]);

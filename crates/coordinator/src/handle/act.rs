@@ -158,6 +158,7 @@ fn each(answer: Result<Answer, Error>) -> Each {
             Some(Operated::NotAllowed(status)) => Each::NotAllowed { status },
             Some(Operated::NotParked) => Each::NotParked,
             Some(Operated::Moved) => Each::Moved,
+            Some(Operated::NotAsked) => Each::Refused { reason: "the question is not open".to_owned() },
             None => Each::Unknown,
         },
         Err(error) if error.kind() == ErrorKind::Refused => Each::Refused { reason: error.to_string() },

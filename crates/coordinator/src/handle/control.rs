@@ -4,7 +4,7 @@ use everstep_engine::{
     Answer, Input, What,
     bulk::{Act, Again},
     decide::Prepared,
-    keep::keep,
+    keep::{keep, unsettled},
     reuse::reuse,
     start::NameKey,
 };
@@ -32,6 +32,11 @@ pub(super) enum Preparation {
 
 impl Preparation {
     fn of(&self, entries: &[Entry]) -> Result<Vec<Entry>, Error> {
+        // Whoever restarts from the very call asks for it to be made again.
+        let again = if let Self::From(step) = self { Some(step) } else { None };
+        if let Some(call) = unsettled(entries).filter(|call| Some(call) != again) {
+            return Err(Error::Unsettled(call.to_string()));
+        }
         match self {
             Self::From(step) => keep(entries, step).ok_or_else(|| Error::UnknownStep(step.to_string())),
             Self::Reuse => reuse(entries).ok_or_else(|| Error::UnknownStep("the first entry".to_owned())),

@@ -200,7 +200,7 @@ pub(super) fn call(from: FromCall) -> Result<Call, Refusal> {
     Ok(Call { kind: kind.unwrap_or(CallKind::Step), name, count })
 }
 
-async fn answered(
+pub(super) async fn answered(
     handle: &Handle,
     operation: Kind,
     name: &NameKey,
@@ -213,6 +213,9 @@ async fn answered(
         Some(Operated::Moved) => Err(Refusal::Moved { operation }),
         Some(Operated::NotParked) => Err(Refusal::NotParked),
         Some(Operated::NotFound) => Err(not_found(name)),
+        Some(Operated::NotAsked) => {
+            Err(Refusal::NotAsked("it was never asked, or was answered before".to_owned()))
+        }
         None => Err(Refusal::Bug(format!("{operation} was answered with {answer:?}"))),
     }
 }

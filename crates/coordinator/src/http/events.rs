@@ -54,7 +54,7 @@ pub(super) async fn send(
         }
         Some(Operated::NotAllowed(status)) => Err(Refusal::NotAllowed { operation: "an event", status }),
         Some(Operated::NotFound) => Err(not_found(&name)),
-        Some(Operated::Moved | Operated::NotParked) | None => {
+        Some(Operated::Moved | Operated::NotParked | Operated::NotAsked) | None => {
             Err(Refusal::Bug(format!("an event was answered with {answer:?}")))
         }
     }

@@ -4,9 +4,12 @@ use std::fmt::Write as _;
 
 use axum::{Json, extract::State};
 use everstep_protocol::{
-    Position, Run,
+    Class, Position, Run,
     hook::Webhook,
-    journal::{Attempted, Delivered, End, Entry, Fact, HookOutcome, Marks, Opened, Outcome, Received, Wait},
+    journal::{
+        Attempted, Choice, Delivered, End, Entry, Fact, HookOutcome, Marks, Opened, Outcome, Received,
+        Resolved, Wait,
+    },
 };
 use everstep_store::Range;
 use serde::{Deserialize, Serialize};
@@ -139,6 +142,31 @@ pub(super) struct EntryView {
     /// The output is that of an earlier run (rule L4).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     reused: bool,
+    /// The output was found by looking, and is of no call of this attempt (rule L6).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    found: bool,
+    /// What may be done where nobody knows whether the step took effect, if it is not simply called again (rule L6).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    class: Option<&'static str>,
+    /// How long what it did might not be found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    visibility_lag: Option<String>,
+    /// The registered function that looks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    look_first: Option<String>,
+    /// The lease of an announced or unknown attempt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    epoch: Option<u64>,
+    /// A person is asked.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    asks: bool,
+    /// What a person has decided, who and why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    choice: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<String>,
     /// Of a cancel: compensations run if the body ends with it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     rollback: bool,
@@ -277,14 +305,47 @@ impl From<Entry> for EntryView {
                 ..start.marked(reusable.marks)
             },
             Fact::Ended(end) => start.ended(end),
+            Fact::Intended(intended) => Self {
+                attempt: Some(intended.attempt.0),
+                called_after: Some(intended.called_after.0),
+                key: Some(intended.key.to_string()),
+                fingerprint: Some(intended.input.to_string()),
+                build: Some(intended.build.to_string()),
+                session: Some(intended.session.to_string()),
+                epoch: Some(intended.epoch.0),
+                ..start.marked(intended.marks).of_class(intended.policy.class)
+            },
+            Fact::Withdrawn(withdrawn) => Self { attempt: Some(withdrawn.attempt.0), ..start },
+            Fact::Resolved(resolved) => start.resolved(resolved),
         }
     }
 }
 
 impl EntryView {
     fn marked(self, marks: Marks) -> Self {
-        let Marks { compensated, sensitive, reused } = marks;
-        Self { compensated, sensitive, reused, ..self }
+        let Marks { compensated, sensitive, reused, found } = marks;
+        Self { compensated, sensitive, reused, found, ..self }
+    }
+
+    fn of_class(self, class: Class) -> Self {
+        let visibility_lag = match class {
+            Class::Lookup { visibility_lag } => Some(visibility_lag.to_string()),
+            Class::Keyed | Class::AtMostOnce => None,
+        };
+        Self { class: class.is_intended().then(|| class.word()), visibility_lag, ..self }
+    }
+
+    fn resolved(self, resolved: Resolved) -> Self {
+        let Resolved { call: _, attempt, choice, by, why, sensitive } = resolved;
+        let decided =
+            Self { attempt: Some(attempt.0), choice: Some(choice.word()), by, why, sensitive, ..self };
+        match choice {
+            Choice::Done(output) => Self { output: (!sensitive).then(|| raw(&output)), ..decided },
+            Choice::Again => decided,
+            Choice::Fail(failure) => {
+                Self { error: Some(Error::from(failure.of_sensitive(sensitive))), ..decided }
+            }
+        }
     }
 
     fn attempted(self, attempted: Attempted) -> Self {
@@ -296,7 +357,7 @@ impl EntryView {
             fingerprint: Some(attempted.input.to_string()),
             build: Some(attempted.build.to_string()),
             session: Some(attempted.session.to_string()),
-            ..self.marked(attempted.marks)
+            ..self.marked(attempted.marks).of_class(attempted.policy.class)
         };
         begun.outcome(attempted.outcome, attempted.marks.sensitive)
     }
@@ -311,6 +372,13 @@ impl EntryView {
                 outcome: Some("failed"),
                 error: Some(Error::from(failure.of_sensitive(sensitive))),
                 retry_at: retry_at.map(time),
+                ..self
+            },
+            Outcome::Unknown { failure, asks, epoch } => Self {
+                outcome: Some("unknown"),
+                error: Some(Error::from(failure.of_sensitive(sensitive))),
+                asks,
+                epoch: Some(epoch.0),
                 ..self
             },
         }
@@ -335,7 +403,8 @@ impl EntryView {
                 key: Some(remote.key.to_string()),
                 fingerprint: Some(remote.fingerprint.to_string()),
                 input: Some(raw(&remote.input)),
-                ..opening.marked(remote.marks)
+                look_first: remote.look.map(|look| look.to_string()),
+                ..opening.marked(remote.marks).of_class(remote.policy.class)
             },
             Wait::Child(child) => Self {
                 wait: Some("child"),

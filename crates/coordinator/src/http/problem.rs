@@ -128,6 +128,12 @@ pub(super) enum Refusal {
     /// The operation is for parked instances only.
     #[error("retry is for an instance that is parked in attention, and this one is not")]
     NotParked,
+    /// A question that is to be answered is not open (rule L8).
+    #[error("the question is not open: {0}; nothing has changed")]
+    NotAsked(String),
+    /// There is no such question.
+    #[error("the instance asks nothing under {0:?}, and never did")]
+    NoQuestion(String),
     /// A probe's answer is no.
     #[error("{0}")]
     NotHealthy(String),
@@ -189,6 +195,8 @@ impl Refusal {
             Self::NotAllowed { .. } => (S::CONFLICT, "not_allowed", "Not allowed in this status"),
             Self::Moved { .. } => (S::CONFLICT, "moved", "The instance moved on"),
             Self::NotParked => (S::CONFLICT, "not_parked", "The instance is not parked"),
+            Self::NotAsked(_) => (S::CONFLICT, "not_asked", "The question is not open"),
+            Self::NoQuestion(_) => (S::NOT_FOUND, "question_not_found", "No such question"),
             Self::NotHealthy(_) => (S::SERVICE_UNAVAILABLE, "not_ready", "Not ready"),
             Self::Engine(error) => match error.kind() {
                 ErrorKind::Retry => (S::SERVICE_UNAVAILABLE, "unavailable", "Not available now"),

@@ -69,6 +69,14 @@ pub(super) fn reason(view: &InstanceView) -> Option<Reason> {
             since: Some(time(wait.since)),
             until: wait.due_at.map(time),
         }),
+        StatusWord::Attention if view.parked.is_none() => view.waiting.first().map(|wait| Reason {
+            kind: everstep_store::UNKNOWN_OUTCOME,
+            message: Some(format!("nobody knows whether {} took effect", wait.call)),
+            call: Some(CallView::from(&wait.call)),
+            instance: None,
+            since: Some(time(wait.since)),
+            until: None,
+        }),
         StatusWord::Attention
         | StatusWord::Complete
         | StatusWord::Errored

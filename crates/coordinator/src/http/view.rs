@@ -2,7 +2,7 @@
 
 use everstep_engine::Status;
 use everstep_protocol::{
-    Call, Failure, Payload, Pin, Timestamp,
+    Call, Failure, Payload, Pin, Sent, Timestamp,
     journal::{End, Other},
 };
 use everstep_store::{ChildView, InstanceView, UnreadView};
@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::{
+    attention::{self, Item},
     reason::{Reason, Wait, hint, reason},
     rollback::RollbackView,
 };
@@ -26,8 +27,11 @@ pub(super) struct Instance {
     /// Why it is in this status (rule P28); none once it has ended, and see `attention` for that one.
     reason: Option<Reason>,
     holder: Option<Holder>,
-    /// The open question, whatever else goes on.
+    /// Why it is parked, whatever else goes on.
     attention: Option<Attention>,
+    /// What people are asked about its calls, at most 100 (rule L8).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    questions: Vec<Item>,
     created_at: String,
     ended_at: Option<String>,
     steps: u64,
@@ -36,7 +40,7 @@ pub(super) struct Instance {
     /// The build whose workers alone take it up; `true` while that is to be the build of the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pin: Option<Pin>,
-    /// Open waits, earliest due first, at most 100.
+    /// Open waits, questions first, then the earliest due, at most 100.
     waits: Vec<Wait>,
     /// How many waits are open.
     waits_open: u32,
@@ -136,6 +140,9 @@ pub(super) struct Error {
     /// It came of a step that is marked sensitive: message and data are left out (rule P44).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     sensitive: bool,
+    /// What the code knows of its effect: `no` if nothing was sent, `refused` for sure (rule L9).
+    #[serde(skip_serializing_if = "Sent::is_unknown")]
+    sent: Sent,
 }
 
 #[derive(Debug, Serialize)]
@@ -155,6 +162,7 @@ impl From<InstanceView> for Instance {
     fn from(view: InstanceView) -> Self {
         let (reason, events_hint, rollback) = (reason(&view), hint(&view), RollbackView::of(&view));
         let waits = view.waiting.iter().map(|wait| Wait::of(wait, &view)).collect();
+        let questions = attention::of_calls(&view);
         let (output, error, termination) = end(view.end);
         Self {
             namespace: view.namespace.to_string(),
@@ -174,6 +182,7 @@ impl From<InstanceView> for Instance {
                 message: parked.message,
                 since: since.to_string(),
             }),
+            questions,
             created_at: view.created_at.to_string(),
             ended_at: view.ended_at.map(time),
             steps: view.steps,
@@ -246,6 +255,7 @@ impl From<Failure> for Error {
             data: failure.shown_data().map(raw),
             permanent: failure.permanent,
             sensitive: failure.sensitive,
+            sent: failure.sent,
             name: failure.name,
         }
     }
@@ -330,6 +340,7 @@ mod tests {
             since: Timestamp(2_000_000),
             due_at: Some(Timestamp(3_600_000_000)),
             awaited: None,
+            question: None,
         };
         let shown = json(InstanceView { waiting: vec![wait], waits: 1, ..view(StatusWord::Waiting) });
         let expected = json!({
@@ -351,6 +362,7 @@ mod tests {
             since: Timestamp(0),
             due_at: None,
             awaited: None,
+            question: None,
         };
         let other =
             |id: &str| Other { workflow: WorkflowName::new("pack").unwrap(), id: id.parse().unwrap() };
@@ -409,6 +421,7 @@ mod tests {
             since: Timestamp(0),
             due_at: Some(Timestamp(1)),
             awaited: Some(awaited),
+            question: None,
         };
         let unread = |name: &str| UnreadView { kind: kind(name), count: 3, since: Timestamp(0) };
         let hint = |unread: Vec<UnreadView>, never_sent: Vec<EventType>| {

@@ -90,7 +90,9 @@ fn count(progress: &mut Progress, answer: &Answer) {
         }
         // Its decision failed if there is no answer that an operation can have. One that moved on each time that its restart was
         // prepared may do so for ever: the others are not to wait for it.
-        Some(Operated::NotAllowed(_) | Operated::NotParked | Operated::Moved) | None => refused(progress),
+        Some(Operated::NotAllowed(_) | Operated::NotParked | Operated::NotAsked | Operated::Moved) | None => {
+            refused(progress);
+        }
     }
 }
 

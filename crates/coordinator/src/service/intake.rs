@@ -120,12 +120,18 @@ fn input(item: WorkerItem, session: SessionId, build: &BuildName) -> Item {
         WorkerItem::Report(report) => What::Report { session, build, report },
         WorkerItem::GiveBack { epoch, .. } => What::GiveBack { session, epoch },
         WorkerItem::StepClaim { call, .. } => What::StepClaim { session, call },
-        WorkerItem::StepReport { call, epoch, ran_for, outcome, progress, .. } => {
-            What::StepReport { session, build, call, epoch, ran_for, outcome, progress }
+        WorkerItem::StepReport { call, epoch, ran_for, outcome, progress, found, .. } => {
+            What::StepReport { session, build, call, epoch, ran_for, outcome, progress, found }
         }
-        WorkerItem::StepGiveBack { call, epoch, .. } => {
-            What::StepLeaseEnded { session, build, call, epoch: Some(epoch), counts: false, progress: None }
-        }
+        WorkerItem::StepGiveBack { call, epoch, unstarted, .. } => What::StepLeaseEnded {
+            session,
+            build,
+            call,
+            epoch: Some(epoch),
+            counts: false,
+            unstarted,
+            progress: None,
+        },
         WorkerItem::Ask { epoch, run, after, .. } => {
             return Item::Ask(Wanted { instance, epoch, run, after });
         }

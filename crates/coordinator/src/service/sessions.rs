@@ -216,7 +216,8 @@ pub(crate) fn end_input(
         }
         Some(call) => {
             let progress = told.find(|progress| progress.call == call).map(|progress| progress.told);
-            What::StepLeaseEnded { session, build: open.build.clone(), call, epoch, counts, progress }
+            let (build, unstarted) = (open.build.clone(), false);
+            What::StepLeaseEnded { session, build, call, epoch, counts, unstarted, progress }
         }
     };
     Input::On { instance: lease.uid, what }

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail tests")]
 
+mod attention;
 mod bulk;
 mod hooks;
 mod rig;

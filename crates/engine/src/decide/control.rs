@@ -90,7 +90,7 @@ pub(super) fn unwritable(draft: &mut Draft<'_>, message: &str) -> Answer {
     draft.park(Parked { code: ParkCode::Broken, message: format!("the store refused a decision: {message}") })
 }
 
-fn first_answer(draft: &Draft<'_>, operation: &str) -> Option<Answer> {
+pub(super) fn first_answer(draft: &Draft<'_>, operation: &str) -> Option<Answer> {
     draft.context.rows.operations.get(&(draft.uid(), operation.to_owned())).cloned()
 }
 

@@ -19,7 +19,8 @@ pub(super) fn due(draft: &mut Draft<'_>, call: CallHash) -> Answer {
     }
     let wait = wait.clone();
     match wait.kind {
-        // Those of another instance and of a hook have no time of their own.
+        // Those of another instance, of a hook and of a person have no time of their own.
+        WaitKind::Person => return Answer::Nothing,
         WaitKind::Sleep | WaitKind::Retry | WaitKind::Event | WaitKind::Instance | WaitKind::Hook => {
             draft.fire(&wait);
             draft.wake();

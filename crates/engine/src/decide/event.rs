@@ -101,7 +101,7 @@ pub(super) fn awaiting(entry: &Entry) -> Option<WaitRow> {
     };
     let awaited = crate::mailbox::Awaited { types, key, opened: entry.position };
     let (call, since) = (opened.call.clone(), entry.at);
-    Some(WaitRow { call, kind, since, due_at, awaited: Some(awaited) })
+    Some(WaitRow { call, kind, since, due_at, awaited: Some(awaited), question: None })
 }
 
 /// The entry of an event, or of what a hook was resumed with, that met a wait.
@@ -125,6 +125,12 @@ impl Draft<'_> {
         self.changes.push(Change::WaitEnd(call));
         match wait.kind {
             WaitKind::Sleep | WaitKind::Retry | WaitKind::Event | WaitKind::Hook => {}
+            // That of a remote step has been kept, in case it is run again.
+            WaitKind::Person => {
+                if self.context.rows.remotes.contains_key(&(self.uid(), call)) {
+                    self.changes.push(Change::RemoteEnd(call));
+                }
+            }
             WaitKind::Instance => self.give_up(&closed.call),
             WaitKind::Remote => {
                 self.changes.push(Change::RemoteEnd(call));

@@ -56,6 +56,7 @@ pub(super) fn create(draft: &mut Draft<'_>, entry: &Entry) {
             since: entry.at,
             due_at: None,
             awaited: None,
+            question: None,
         }),
     }
 }

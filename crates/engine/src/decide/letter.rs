@@ -157,6 +157,7 @@ pub(super) fn open(draft: &mut Draft<'_>, entry: &Entry) {
         since: entry.at,
         due_at: None,
         awaited: None,
+        question: None,
     });
 }
 

@@ -2,13 +2,13 @@
 
 use everstep_protocol::{
     BuildName, Call, CallKind, FailureKind, Policy, Position, SessionId,
-    journal::{Entry, Fact, ParkCode, Parked, Wait},
+    journal::{Choice, Entry, Fact, ParkCode, Parked, Wait},
     limits::STATE_BYTES,
-    message::{Ack, AttemptOutcome, CoordinatorItem, FenceReason, OpenWait, Report, Taken, Then},
+    message::{Ack, AttemptOutcome, CoordinatorItem, FenceReason, LedgerItem, OpenWait, Report, Taken, Then},
     policy::Limit,
 };
 
-use super::{Draft, again, event, letter};
+use super::{Draft, again, event, letter, question};
 use crate::{
     effect::{Answer, Change, Effect},
     head::{Cached, Status},
@@ -31,6 +31,7 @@ pub(super) fn report(
     }
     let held = draft.lease().is_some_and(|lease| lease.session == session && lease.epoch == report.epoch);
     if !held {
+        question::evidence(draft, (session, build), report);
         return fence(draft, session, report);
     }
     let expected = draft.head.reports + 1;
@@ -182,6 +183,7 @@ fn how_much(draft: &Draft<'_>, report: &Report) -> Taken {
     let goes_on = !up_to_date
         || report.opened.iter().any(|open| is_due(&open.wait, draft.context.now))
         || report.results.iter().any(|end| retries_at_once(&end.outcome))
+        || report.ledger.iter().any(|item| !matches!(item, LedgerItem::Dropped(_)))
         || (!report.folded && report.results.iter().any(|end| is_final(&end.outcome)));
     match report.then {
         Then::Suspend if goes_on => Taken::Kept,
@@ -202,7 +204,7 @@ fn is_derived(draft: &Draft<'_>, report: &Report, taken: Taken) -> bool {
 fn stands(draft: &Draft<'_>, report: &Report) -> bool {
     report.results.iter().all(|end| match &end.outcome {
         AttemptOutcome::Succeeded(output) => output.len() as u64 <= draft.context.limits.output_bytes,
-        AttemptOutcome::Failed { .. } => true,
+        AttemptOutcome::Failed { .. } | AttemptOutcome::Unknown { .. } => true,
     })
 }
 
@@ -234,16 +236,17 @@ const fn is_endless(policy: &Policy) -> bool {
 /// What an entry counts for by itself, where nothing waits for its call: it was open when the instance was cancelled (rule P30), or is
 /// copied into the journal of a restart.
 pub(super) fn count_outcome(draft: &mut Draft<'_>, entry: &Entry) {
-    if let Fact::Attempted(attempted) = &entry.fact
-        && attempted.retry_at().is_none()
-    {
-        draft.count_step(&attempted.call);
+    match &entry.fact {
+        Fact::Attempted(attempted) if !attempted.goes_on() => draft.count_step(&attempted.call),
+        Fact::Resolved(resolved) if resolved.choice != Choice::Again => draft.count_step(&resolved.call),
+        _ => {}
     }
 }
 
 /// The side rows that an entry of a report brings with it.
 fn open_waits(draft: &mut Draft<'_>, entry: &Entry, report: &Report) {
     match &entry.fact {
+        Fact::Attempted(attempted) if question::asks(attempted) => draft.ask(entry, attempted),
         Fact::Attempted(attempted) => match attempted.retry_at() {
             Some(due_at) if due_at > entry.at => {
                 draft.open_wait(WaitRow {
@@ -252,6 +255,7 @@ fn open_waits(draft: &mut Draft<'_>, entry: &Entry, report: &Report) {
                     since: entry.at,
                     due_at: Some(due_at),
                     awaited: None,
+                    question: None,
                 });
             }
             Some(_) => {}
@@ -268,6 +272,7 @@ fn open_waits(draft: &mut Draft<'_>, entry: &Entry, report: &Report) {
                         since: entry.at,
                         due_at: Some(*until),
                         awaited: None,
+                        question: None,
                     });
                 }
             }
@@ -298,6 +303,10 @@ fn open_waits(draft: &mut Draft<'_>, entry: &Entry, report: &Report) {
         | Fact::Registered(_)
         | Fact::Received(_)
         | Fact::TakenOver(_)
+        // What is announced needs no row: its holder has the lease, and whoever follows it reads the journal.
+        | Fact::Intended(_)
+        | Fact::Withdrawn(_)
+        | Fact::Resolved(_)
         | Fact::Delivered(_) => {}
     }
     if let Fact::Opened(opened) = &entry.fact
@@ -352,6 +361,7 @@ impl Draft<'_> {
             // Of a paused instance it is offered at the resume.
             due_at: self.is_paused().then_some(self.context.now),
             awaited: None,
+            question: None,
         });
         self.changes.push(Change::Remote(row));
         if self.is_paused() {

@@ -4,15 +4,18 @@ use std::borrow::Cow;
 
 use everstep_protocol::{
     Attempt, BuildName, Call, CallHash, Epoch, Failure, FailureKind, Millis, Payload, SessionId,
-    journal::{Attempted, Fact, Outcome},
+    journal::{Attempted, Fact, Marks, Outcome},
     message::{AttemptOutcome, CoordinatorItem, StepGrant},
 };
 
-use super::Draft;
+use super::{
+    Draft,
+    question::{self, About},
+};
 use crate::{
     effect::{Answer, Change, Effect},
-    report::outcome,
-    retry::{Asked, jitter_seed, next_delay},
+    report::{failed, outcome},
+    retry::{Asked, delay_after, jitter_seed},
     rows::{Lease, RemoteRow, Subject, WaitKind, WaitRow},
 };
 
@@ -23,6 +26,14 @@ pub(super) struct From<'a> {
     pub(super) call: CallHash,
     /// What the attempt had told of its progress.
     pub(super) progress: Option<&'a Payload>,
+}
+
+/// How an attempt ended.
+pub(super) struct Ending<'a> {
+    pub(super) ran_for: Millis,
+    pub(super) outcome: &'a AttemptOutcome,
+    /// The output was found by looking.
+    pub(super) found: bool,
 }
 
 /// A worker of the pool answers a step task.
@@ -65,13 +76,7 @@ fn refuse(draft: &mut Draft<'_>, session: SessionId, call: CallHash, epoch: Epoc
 }
 
 /// The holder reports the end of its attempt.
-pub(super) fn report(
-    draft: &mut Draft<'_>,
-    from: &From<'_>,
-    epoch: Epoch,
-    ran_for: Millis,
-    ended: &AttemptOutcome,
-) -> Answer {
+pub(super) fn report(draft: &mut Draft<'_>, from: &From<'_>, epoch: Epoch, ending: &Ending<'_>) -> Answer {
     let Some(row) = draft.context.rows.remotes.get(&(draft.uid(), from.call)).cloned() else {
         if draft.head.status.is_ended() {
             refuse(draft, from.session, from.call, epoch);
@@ -89,17 +94,26 @@ pub(super) fn report(
         .step_lease(from.call)
         .is_some_and(|lease| lease.session == from.session && lease.epoch == epoch);
     if !held {
+        let about = About { call: from.call, attempt: None, epoch };
+        draft.attach(&about, (from.session, from.build), ending.outcome);
         refuse(draft, from.session, from.call, epoch);
         return Answer::Fenced;
     }
     let item = CoordinatorItem::StepAck { instance: draft.uid(), call: from.call, epoch };
     draft.effects.push(Effect::Item(from.session, item));
-    conclude(draft, from, &row, ran_for, &marked(&row, ended));
+    let outcome = marked(&row, ending.outcome);
+    conclude(draft, from, &row, &Ending { outcome: &outcome, ..*ending });
     Answer::Taken
 }
 
-/// The lease ended without a report: with its session, or given back.
-pub(super) fn ended(draft: &mut Draft<'_>, from: &From<'_>, epoch: Option<Epoch>, counts: bool) -> Answer {
+/// The lease ended without a report: with its session, or given back. Of a step that may not simply be called again the lease is the
+/// intent: whether its attempt took effect is not known, unless it never began (rule L7).
+pub(super) fn ended(
+    draft: &mut Draft<'_>,
+    from: &From<'_>,
+    epoch: Option<Epoch>,
+    (counts, unstarted): (bool, bool),
+) -> Answer {
     let given = draft.context.rows.remotes.get(&(draft.uid(), from.call)).map(|row| row.epoch);
     if epoch.zip(given).is_some_and(|(epoch, given)| epoch > given) {
         return Answer::FromTheFuture;
@@ -111,11 +125,11 @@ pub(super) fn ended(draft: &mut Draft<'_>, from: &From<'_>, epoch: Option<Epoch>
     else {
         return Answer::Nothing;
     };
-    if counts {
+    if counts || (row.remote.policy.class.is_intended() && !unstarted) {
         let ran_for = row.granted_at.map_or(Millis(0), |at| draft.context.now.since(at));
         let failure = Failure::new(FailureKind::WorkerLost, "the worker that ran it was lost");
         let lost = AttemptOutcome::Failed { failure, retry_in: None };
-        conclude(draft, from, &row, ran_for, &lost);
+        conclude(draft, from, &row, &Ending { ran_for, outcome: &lost, found: false });
     } else {
         let (pool, called) = (row.remote.pool.clone(), row.call.clone());
         if from.progress.is_some() {
@@ -133,26 +147,21 @@ pub(super) fn ended(draft: &mut Draft<'_>, from: &From<'_>, epoch: Option<Epoch>
 }
 
 /// One attempt has ended: it is recorded, and the step has its outcome or waits for its next attempt.
-fn conclude(
-    draft: &mut Draft<'_>,
-    from: &From<'_>,
-    row: &RemoteRow,
-    ran_for: Millis,
-    ended: &AttemptOutcome,
-) {
+fn conclude(draft: &mut Draft<'_>, from: &From<'_>, row: &RemoteRow, ending: &Ending<'_>) {
     let now = draft.context.now;
-    let ended = with_delay(draft, row, ended);
-    let outcome = outcome(&ended, now, draft.context.limits);
+    let ended = with_delay(draft, row, ending.outcome);
+    let outcome = outcome(&ended, (&row.remote.policy, row.epoch), now, draft.context.limits);
     let retry_at = match &outcome {
-        Outcome::Succeeded(_) => None,
+        Outcome::Succeeded(_) | Outcome::Unknown { .. } => None,
         Outcome::Failed { retry_at, .. } => *retry_at,
     };
     draft.changes.push(Change::LeaseEnd(Subject::step(from.call)));
-    draft.append(Fact::Attempted(Attempted {
+    let found = ending.found && matches!(outcome, Outcome::Succeeded(_));
+    let attempted = Attempted {
         call: row.call.clone(),
         attempt: row.attempt,
         called_after: row.called_after,
-        started_at: now.minus(ran_for),
+        started_at: now.minus(ending.ran_for),
         key: row.remote.key,
         input: row.remote.fingerprint,
         policy: row.remote.policy,
@@ -160,9 +169,12 @@ fn conclude(
         session: from.session,
         outcome,
         progress: from.progress.filter(|_| retry_at.is_some()).cloned(),
-        marks: row.remote.marks,
-    }));
-    if let Some(due_at) = retry_at {
+        marks: Marks { found, ..row.remote.marks },
+    };
+    draft.append(Fact::Attempted(attempted.clone()));
+    if question::asks(&attempted) {
+        ask(draft, from.call, row, &attempted);
+    } else if let Some(due_at) = retry_at {
         let progress = from.progress.or(row.progress.as_ref()).cloned();
         again(draft, from.call, &RemoteRow { progress, ..row.clone() }, due_at);
     } else {
@@ -171,6 +183,18 @@ fn conclude(
         draft.head.deaths = 0;
         draft.changes.push(Change::WaitEnd(from.call));
         draft.changes.push(Change::RemoteEnd(from.call));
+        draft.wake();
+    }
+}
+
+/// A person is asked. The step is kept, in case it is to be run again.
+fn ask(draft: &mut Draft<'_>, call: CallHash, row: &RemoteRow, attempted: &Attempted) {
+    let next = RemoteRow { attempt: row.attempt.next(), granted_at: None, ..row.clone() };
+    draft.changes.push(Change::Remote(next));
+    draft.changes.push(Change::WaitEnd(call));
+    let wait = draft.entries.last().and_then(|entry| question::of(entry, attempted));
+    draft.changes.extend(wait.map(Change::Wait));
+    if draft.lease().is_some() {
         draft.wake();
     }
 }
@@ -189,6 +213,7 @@ fn again(draft: &mut Draft<'_>, call: CallHash, row: &RemoteRow, due_at: everste
             since: draft.context.rows.waits.get(&(draft.uid(), call)).map_or(now, |wait| wait.since),
             due_at: Some(due_at),
             awaited: None,
+            question: None,
         }));
     } else {
         let pool = row.remote.pool.clone();
@@ -207,7 +232,13 @@ fn marked<'a>(row: &RemoteRow, ended: &'a AttemptOutcome) -> Cow<'a, AttemptOutc
             let failure = failure.clone().of_sensitive(true);
             Cow::Owned(AttemptOutcome::Failed { failure, retry_in: *retry_in })
         }
-        AttemptOutcome::Failed { .. } | AttemptOutcome::Succeeded(_) => Cow::Borrowed(ended),
+        AttemptOutcome::Unknown { failure, asks, epoch } if row.remote.marks.sensitive => {
+            let failure = failure.clone().of_sensitive(true);
+            Cow::Owned(AttemptOutcome::Unknown { failure, asks: *asks, epoch: *epoch })
+        }
+        AttemptOutcome::Failed { .. } | AttemptOutcome::Unknown { .. } | AttemptOutcome::Succeeded(_) => {
+            Cow::Borrowed(ended)
+        }
     }
 }
 
@@ -222,9 +253,9 @@ fn with_delay(draft: &Draft<'_>, row: &RemoteRow, ended: &AttemptOutcome) -> Att
         None
     } else {
         let seed = jitter_seed(draft.uid(), row.call.hash());
-        next_delay(&row.remote.policy, row.attempt.0, elapsed, asked, &seed)
+        delay_after(&row.remote.policy, failure, row.attempt.0, elapsed, asked, &seed)
     };
-    AttemptOutcome::Failed { failure: failure.clone(), retry_in }
+    failed(&row.remote.policy, failure.clone(), row.epoch, retry_in)
 }
 
 impl Draft<'_> {
@@ -243,10 +274,11 @@ impl Draft<'_> {
             since,
             due_at: Some(self.context.now),
             awaited: None,
+            question: None,
         }));
     }
 
-    fn offer_step(&mut self, call: CallHash, pool: everstep_protocol::Pool) {
+    pub(super) fn offer_step(&mut self, call: CallHash, pool: everstep_protocol::Pool) {
         self.effects.push(Effect::OfferStep {
             namespace: self.head.namespace.clone(),
             pool,

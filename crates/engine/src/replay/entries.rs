@@ -3,8 +3,8 @@
 use everstep_protocol::{
     Call, CallKind, Payload,
     journal::{
-        Attempted, Cancelled, Child, Closed, Delivered, Entry, Fact, Lost, Opened, Outcome, Parked, Patched,
-        Progress, Returned, Sending, Wait,
+        Attempted, Cancelled, Child, Choice, Closed, Delivered, Entry, Fact, Lost, Opened, Outcome, Parked,
+        Patched, Progress, Returned, Sending, Wait,
     },
 };
 
@@ -57,7 +57,20 @@ impl Replay {
             Fact::Opened(_) if made.over_by_cancel && made.token().is_some() => return,
             Fact::Opened(_) => true,
             Fact::Registered(registered) => return self.of_dropped_hook(registered),
-            Fact::Fired { .. } | Fact::Returned(_) => false,
+            // Of a remote step that is run again the wait goes on.
+            Fact::Resolved(resolved)
+                if resolved.choice == Choice::Again && matches!(made.asked, Asked::Remote(_)) =>
+            {
+                return;
+            }
+            Fact::Fired { .. } | Fact::Returned(_) | Fact::Resolved(_) => false,
+            Fact::Attempted(attempted) if attempted.goes_on() && attempted.retry_at().is_none() => {
+                // After a cancel nobody is asked.
+                if made.over_by_cancel || matches!(made.asked, Asked::Remote(_)) {
+                    return;
+                }
+                true
+            }
             Fact::Attempted(attempted) => match attempted.retry_at() {
                 // The coordinator retries a remote step, whose wait goes on.
                 Some(_) if matches!(made.asked, Asked::Remote(_)) => return,
@@ -79,6 +92,8 @@ impl Replay {
             | Fact::Compensated(_)
             | Fact::Rollback(_)
             | Fact::Reusable(_)
+            | Fact::Intended(_)
+            | Fact::Withdrawn(_)
             | Fact::Ended(_) => return,
         };
         if opens {
@@ -111,8 +126,19 @@ impl Replay {
         made.losses.retain(|lost| *lost > attempted.attempt);
         made.pinned.get_or_insert((attempted.key, attempted.policy));
         made.first_at.get_or_insert(attempted.started_at);
+        if made.intent.as_ref().is_some_and(|intent| intent.is_of(attempted.attempt)) {
+            made.intent = None;
+        }
         let result = match &attempted.outcome {
             Outcome::Succeeded(output) => Ok(output.clone()),
+            Outcome::Unknown { asks: true, .. } => {
+                made.input_changed = changed;
+                made.state = State::Waiting;
+                return Ok(Fed::Nothing);
+            }
+            Outcome::Unknown { asks: false, .. } => {
+                return Err(mismatch(entry, &format!("the code has not dropped {} by then", attempted.call)));
+            }
             Outcome::Failed { failure, retry_at: None } => Err(failure.clone()),
             Outcome::Failed { retry_at: Some(retry_at), .. } => {
                 made.input_changed = changed;
@@ -227,7 +253,7 @@ impl Replay {
         self.calls.remove(&number);
         let result = match &returned.outcome {
             Outcome::Succeeded(output) => Ok(output.clone()),
-            Outcome::Failed { failure, .. } => Err(failure.clone()),
+            Outcome::Failed { failure, .. } | Outcome::Unknown { failure, .. } => Err(failure.clone()),
         };
         Ok(Fed::Resolve { number, result })
     }
@@ -284,12 +310,15 @@ impl Replay {
                 reusable.get(&made.call).filter(|_| made.attempt == everstep_protocol::Attempt::FIRST);
             matches!((made.asked.clone(), output), (Asked::Step(input), Some((recorded, _))) if input == *recorded)
         };
+        // Of those with an intent that entry says that they ran, and those without one never began (rule L7).
+        let intended = self.calls.values().filter(|made| made.intent.is_some()).count();
         let running = self.calls.values_mut().filter(|made| {
             matches!(made.asked, Asked::Step(_))
                 && matches!(made.state, State::Ready | State::Told)
+                && !made.is_intended()
                 && !is_reused(made)
         });
-        for made in running.take(lost.slots as usize) {
+        for made in running.take((lost.slots as usize).saturating_sub(intended)) {
             made.losses.push(made.attempt);
             made.attempt = made.attempt.next();
         }

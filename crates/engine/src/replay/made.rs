@@ -2,9 +2,11 @@
 
 use std::collections::HashMap;
 
-use everstep_protocol::{Attempt, Call, Fingerprint, Payload, Policy, Position, StepKey, Timestamp, Token};
+use everstep_protocol::{
+    Attempt, Call, Class, Fingerprint, Payload, Policy, Position, StepKey, Timestamp, Token,
+};
 
-use super::{Asked, Next, Start};
+use super::{Asked, Next, Start, ledger::Intent};
 
 /// The wait of a dropped call.
 #[derive(Clone, Debug)]
@@ -35,6 +37,10 @@ pub(super) struct Made {
     pub(super) dropped_after: Position,
     /// A cancel ended it before its hook was there.
     pub(super) over_by_cancel: bool,
+    /// The class that the code gives it; what is pinned goes before.
+    pub(super) class: Class,
+    /// An attempt that was announced and of which no entry says what came of it.
+    pub(super) intent: Option<Box<Intent>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +74,12 @@ impl Made {
             | Asked::Payload(_)
             | Asked::Rollback => None,
         }
+    }
+
+    /// Whether an intent comes before each of its attempts (rule L5).
+    pub(super) fn is_intended(&self) -> bool {
+        let class = self.pinned.map_or(self.class, |(_, policy)| policy.class);
+        class.is_intended() && matches!(self.asked, Asked::Step(_))
     }
 
     /// What may run of it.
@@ -104,7 +116,7 @@ impl Made {
         Some(Next::Reuse(self.start(number, self.attempt), output))
     }
 
-    fn start(&self, number: u64, attempt: Attempt) -> Start {
+    pub(super) fn start(&self, number: u64, attempt: Attempt) -> Start {
         Start {
             number,
             attempt,

@@ -28,6 +28,7 @@ impl Saga {
     pub(super) fn fed(&mut self, fact: &Fact) {
         let (call, marks) = match fact {
             Fact::Attempted(attempted) => (&attempted.call, attempted.marks),
+            Fact::Intended(intended) => (&intended.call, intended.marks),
             Fact::Opened(opened) => match &opened.wait {
                 Wait::Remote(remote) => (&opened.call, remote.marks),
                 Wait::Sleep { .. }
@@ -49,6 +50,8 @@ impl Saga {
             | Fact::Registered(_)
             | Fact::Received(_)
             | Fact::TakenOver(_)
+            | Fact::Withdrawn(_)
+            | Fact::Resolved(_)
             | Fact::Closed(_)
             | Fact::Cancelled(_)
             | Fact::Returned(_)

@@ -111,6 +111,7 @@ pub fn remote(policy: Policy) -> Remote {
         fingerprint: fingerprint(2),
         policy,
         marks: everstep_protocol::journal::Marks::default(),
+        look: None,
     }
 }
 
@@ -249,6 +250,7 @@ pub fn report(instance: InstanceUid, epoch: u64, number: u64, seen: u64) -> Repo
         state: None,
         attributes: Vec::new(),
         compensated: None,
+        ledger: Vec::new(),
     }
 }
 
@@ -258,11 +260,21 @@ pub fn reported(session: SessionId, report: Report) -> What {
 
 pub fn step_reported(session: SessionId, call: &Call, epoch: u64, outcome: AttemptOutcome) -> What {
     let (build, call, epoch) = (build(), call.hash(), Epoch(epoch));
-    What::StepReport { session, build, call, epoch, ran_for: Millis(5), outcome, progress: None }
+    What::StepReport {
+        session,
+        build,
+        call,
+        epoch,
+        ran_for: Millis(5),
+        outcome,
+        progress: None,
+        found: false,
+    }
 }
 
 pub fn step_ended(session: SessionId, call: &Call, counts: bool) -> What {
-    What::StepLeaseEnded { session, build: build(), call: call.hash(), epoch: None, counts, progress: None }
+    let (build, call) = (build(), call.hash());
+    What::StepLeaseEnded { session, build, call, epoch: None, counts, unstarted: false, progress: None }
 }
 
 pub fn lease_ended(session: SessionId, counts: bool) -> What {
@@ -470,6 +482,7 @@ impl Store {
             leased: self.lease().is_some(),
             ready: self.is_ready(),
             parked: self.tables.parked.contains_key(&uid(1)),
+            asks: of(&self.tables.waits, uid(1)).any(|(_, wait)| wait.kind == WaitKind::Person),
             paused: self.is_paused(),
             steps_leased: of(&self.tables.leases, uid(1)).any(|(subject, _)| subject.call().is_some()),
         };
@@ -822,11 +835,17 @@ impl Store {
                 let is_done = match &attempted.outcome {
                     Outcome::Succeeded(_) => true,
                     Outcome::Failed { retry_at, .. } => retry_at.is_none(),
+                    Outcome::Unknown { asks, .. } => !asks,
                 };
                 assert!(!done.contains(&attempted.call), "an attempt after the outcome: {entries:#?}");
                 if is_done {
                     done.insert(attempted.call.clone());
                 }
+            }
+            if let Fact::Resolved(resolved) = &entry.fact
+                && resolved.choice != everstep_protocol::journal::Choice::Again
+            {
+                assert!(done.insert(resolved.call.clone()), "an answer after the outcome: {entries:#?}");
             }
         }
         // Compensations are no steps.
@@ -875,8 +894,10 @@ impl Store {
         for (hash, wait) in waits {
             self.check_wait(uid, *hash, wait);
         }
-        let remote_waits = of(&tables.waits, uid).filter(|(_, wait)| wait.kind == WaitKind::Remote).count();
-        assert_eq!(of(&tables.remotes, uid).count(), remote_waits, "a remote step has a wait");
+        for (call, _) in of(&tables.remotes, uid) {
+            let wait = &tables.waits[&(uid, *call)];
+            assert!(matches!(wait.kind, WaitKind::Remote | WaitKind::Person), "a remote step has a wait");
+        }
     }
 
     /// Every accepted event is unread or delivered to one call, and no open wait is left without an event that fits it.
@@ -960,6 +981,9 @@ impl Store {
         match wait.kind {
             // See `check_ties` and `check_hooks`.
             WaitKind::Instance | WaitKind::Hook => assert!(lease.is_none() && !ready),
+            WaitKind::Person => {
+                assert!(lease.is_none() && !ready && wait.due_at.is_none() && wait.question.is_some());
+            }
             WaitKind::Sleep | WaitKind::Retry | WaitKind::Event => {
                 assert!(wait.due_at.is_some(), "{wait:?}");
                 assert!(lease.is_none() && !ready);

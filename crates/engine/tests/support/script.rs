@@ -137,6 +137,10 @@ impl Run {
             Next::Charge(start) => format!("charge {} attempt {}", start.number, start.attempt),
             Next::Open { number } => format!("open {number}"),
             Next::Reuse(start, output) => format!("reuse {} {}", start.number, output.as_str()),
+            Next::Intend(start) => format!("intend {} attempt {}", start.number, start.attempt),
+            Next::Unknown(start, epoch) => {
+                format!("unknown {} attempt {} of lease {epoch}", start.number, start.attempt)
+            }
         };
         self.replay.next_steps().unwrap().iter().map(word).collect()
     }

@@ -3,15 +3,18 @@
 
 use std::{fmt, time::Duration};
 
-use everstep_coordinator::Handle;
+use everstep_coordinator::{Decision, Handle};
 use everstep_engine::{Answer, Operated, start::NameKey};
 use everstep_protocol::{
-    BuildName, Call, CallKind, CallName, Millis, Pin, SessionId, duration::IntoMillis, journal::End,
-    name::NameError, payload::PayloadError,
+    BuildName, Call, CallKind, CallName, Failure, FailureKind, Millis, Payload, Pin, SessionId,
+    duration::IntoMillis,
+    journal::{Choice, End, QuestionId},
+    name::NameError,
+    payload::PayloadError,
 };
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{EmbeddedError, InstanceView, SendEvent, Status, event_request};
+use super::{EmbeddedError, InstanceView, SendEvent, Status, WaitView, event_request};
 
 /// One instance of an embedded system.
 #[derive(Clone, Debug)]
@@ -42,6 +45,9 @@ pub enum OperationError {
     /// It moved on while the operation was prepared; trying again is safe.
     #[error("{0} was not done: the instance moved on meanwhile; trying again is safe")]
     Moved(&'static str),
+    /// The question that it answers is not open.
+    #[error("the question is not open: {0}")]
+    NotAsked(String),
     /// A name breaks its rule.
     #[error(transparent)]
     Name(#[from] NameError),
@@ -175,6 +181,46 @@ impl InstanceHandle {
         self.done("retry", &self.handle.retry(self.name.clone(), id()).await?)
     }
 
+    /// What it asks people about its calls: each with its question, and under what it is answered (rule L8).
+    pub async fn questions(&self) -> Result<Vec<(QuestionId, WaitView)>, EmbeddedError> {
+        let Some(view) = self.view().await? else { return Ok(Vec::new()) };
+        let asked = view.waiting.into_iter().filter_map(|wait| {
+            let position = wait.question.as_ref()?.position;
+            Some((QuestionId { run: view.run, position }, wait))
+        });
+        Ok(asked.collect())
+    }
+
+    /// Answers a question: the call took effect, and this is its output.
+    pub async fn resolve_done<T: Serialize + ?Sized>(
+        &self,
+        question: QuestionId,
+        output: &T,
+        by: &str,
+    ) -> Done {
+        self.resolve(question, Choice::Done(Payload::encode(output)?), by).await
+    }
+
+    /// Answers a question: the call is to be made again.
+    pub async fn resolve_again(&self, question: QuestionId, by: &str) -> Done {
+        self.resolve(question, Choice::Again, by).await
+    }
+
+    /// Answers a question: the call has failed, with this message.
+    pub async fn resolve_failed(&self, question: QuestionId, message: &str, by: &str) -> Done {
+        let failure = Failure { permanent: true, ..Failure::new(FailureKind::Error, message) };
+        self.resolve(question, Choice::Fail(failure), by).await
+    }
+
+    async fn resolve(&self, question: QuestionId, choice: Choice, by: &str) -> Done {
+        let decision = Decision { choice, by: Some(by.to_owned()), why: None };
+        match self.handle.resolve(self.name.clone(), id(), question, decision).await {
+            Ok(answer) => self.done("resolve", &answer),
+            Err(everstep_coordinator::Error::NotAsked(reason)) => Err(OperationError::NotAsked(reason)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Runs it again from the beginning, in a new run with the same input and keys.
     pub async fn restart(&self) -> Done {
         self.done("restart", &self.handle.restart(self.name.clone(), id(), None).await?)
@@ -238,6 +284,7 @@ impl InstanceHandle {
             Some(Operated::NotAllowed(status)) => Err(OperationError::Refused { operation, status }),
             Some(Operated::NotParked) => Err(OperationError::Refused { operation, status: "not parked" }),
             Some(Operated::Moved) => Err(OperationError::Moved(operation)),
+            Some(Operated::NotAsked) => Err(OperationError::NotAsked("it was not open before".to_owned())),
             Some(Operated::NotFound) => Err(OperationError::NotFound {
                 workflow: self.name.workflow.to_string(),
                 id: self.name.id.to_string(),

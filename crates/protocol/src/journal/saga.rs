@@ -8,6 +8,7 @@ use crate::{Call, Failure, Fingerprint, Payload, Policy, Position, StepKey};
 
 /// What the code says of a step beside its policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a mark of its own")]
 pub struct Marks {
     /// It has a compensation: code that no longer registers one for it is reported (rule P39).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -18,6 +19,9 @@ pub struct Marks {
     /// Its outcome is that of an earlier run (rule L4).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reused: bool,
+    /// Its output is what was found by looking, not what a call of this attempt gave (rule L6).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub found: bool,
 }
 
 impl Marks {

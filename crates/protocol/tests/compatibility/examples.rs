@@ -3,22 +3,23 @@
 //! example never changes. A new variant or field gets a new example.
 
 use everstep_protocol::{
-    Attempt, Attribute, BuildName, Call, CallHash, CallKind, CallName, CoordinatorId, Epoch, EventKey,
+    Attempt, Attribute, BuildName, Call, CallHash, CallKind, CallName, Class, CoordinatorId, Epoch, EventKey,
     EventType, Failure, FailureKind, Fingerprint, FunctionName, Generation, HookId, Incarnation, InstanceId,
-    InstanceUid, Millis, Namespace, Payload, Policy, Pool, Position, Run, SessionId, StepKey, Timestamp,
-    Token, WorkflowName,
+    InstanceUid, Millis, Namespace, Payload, Policy, Pool, Position, Run, Sent, SessionId, StepKey,
+    Timestamp, Token, WorkflowName,
     hook::{HookRetention, Registration, Webhook},
     journal::{
-        Attempted, Awaiting, Cancelled, Child, Closed, Compensated, Compensating, Delivered, End, Entry,
-        Fact, HookOutcome, Lost, Marks, Opened as OpenedWait, Other, Outcome, ParkCode, Parked, Patched,
-        Progress, Received, Registered, Remote, Returned, Reusable, Rollback, Sending, Started, TakenOver,
-        Undone, UndoneEnd, Wait,
+        Attempted, Awaiting, Cancelled, Child, Choice, Closed, Compensated, Compensating, Delivered, End,
+        Entry, Fact, HookOutcome, Intended, Lost, Marks, Opened as OpenedWait, Other, Outcome, ParkCode,
+        Parked, Patched, Progress, Received, Registered, Remote, Resolved, Returned, Reusable, Rollback,
+        Sending, Started, TakenOver, Undone, UndoneEnd, Wait, Withdrawn,
     },
     limits::Limits,
     message::{
         Ack, Again, AttemptEnd, AttemptOutcome, CoordinatorItem, Credit, Entries, FenceReason, FromWorker,
-        Grant, Have, Heard, Heartbeat, Held, HeldStep, Open, OpenSession, OpenWait, Opened, Report, RunTask,
-        Running, SessionMessage, StepGrant, StepTask, Taken, Then, ToWorker, WorkerItem,
+        Grant, Have, Heard, Heartbeat, Held, HeldStep, Intent, LedgerItem, Open, OpenSession, OpenWait,
+        Opened, Report, RunTask, Running, SessionMessage, StepGrant, StepTask, Taken, Then, ToWorker,
+        WorkerItem,
     },
     policy::{Backoff, Limit},
     wire::{Unreadable, decode, encode},
@@ -105,7 +106,7 @@ pub(crate) fn all() -> Vec<Example> {
             .into_iter()
             .map(|(form, message)| Example::new(form_of("session", session_word(&message), form), message)),
     );
-    all.extend(facts().into_iter().chain(hook_facts()).map(|(form, fact)| {
+    all.extend(facts().into_iter().chain(hook_facts()).chain(ledger_facts()).map(|(form, fact)| {
         let name = form_of("entry", fact.word(), form);
         Example::new(name, Entry { position: Position(129), at: AT, fact })
     }));
@@ -139,6 +140,7 @@ fn worker_items() -> Vec<(&'static str, WorkerItem)> {
         ran_for: Millis(1_500),
         outcome,
         progress,
+        found: false,
     };
     let step_report = |outcome| step_reported(outcome, None);
     let patch = || Open { call: call(CallKind::Patch), called_after: Position(5), wait: OpenWait::Patch };
@@ -179,8 +181,145 @@ fn worker_items() -> Vec<(&'static str, WorkerItem)> {
         ("sensitive", step_report(failed(sensitive_failure(), None))),
         ("end sensitive", WorkerItem::Report(ended(Then::End(End::Errored(sensitive_failure()))))),
         ("progress", step_reported(failed(bare_failure(), None), Some(progress().told))),
-        ("", WorkerItem::StepGiveBack { instance: INSTANCE, call: HASH, epoch: EPOCH }),
+        ("", WorkerItem::StepGiveBack { instance: INSTANCE, call: HASH, epoch: EPOCH, unstarted: false }),
+        (
+            "unstarted",
+            WorkerItem::StepGiveBack { instance: INSTANCE, call: HASH, epoch: EPOCH, unstarted: true },
+        ),
+        ("ledger", WorkerItem::Report(ledger_report())),
+        ("unknown", WorkerItem::Report(Report { results: vec![unknown_end()], ..report(Then::Suspend) })),
+        ("found", found()),
+        ("refused", step_report(failed(Failure { sent: Sent::Refused, ..bare_failure() }, None))),
     ]
+}
+
+fn once() -> Policy {
+    Policy { class: Class::AtMostOnce, limit: Limit::Times(3), ..Policy::default() }
+}
+
+fn lookup() -> Policy {
+    Policy {
+        limit: Limit::Times(3),
+        class: Class::Lookup { visibility_lag: Millis(30_000) },
+        ..Policy::default()
+    }
+}
+
+fn unknown_end() -> AttemptEnd {
+    let outcome = AttemptOutcome::Unknown { failure: bare_failure(), asks: true, epoch: EPOCH };
+    AttemptEnd { policy: once(), ..attempt_end(outcome) }
+}
+
+fn ledger_report() -> Report {
+    let intent = |policy, marks| {
+        LedgerItem::Intend(Intent {
+            call: call(CallKind::Step),
+            attempt: Attempt(2),
+            called_after: Position(5),
+            key: key(),
+            input: fingerprint(),
+            policy,
+            marks,
+        })
+    };
+    let dropped = AttemptOutcome::Unknown { failure: bare_failure(), asks: false, epoch: EPOCH };
+    let marks = Marks { compensated: true, ..Marks::default() };
+    Report {
+        ledger: vec![
+            intent(once(), marks),
+            intent(lookup(), Marks::default()),
+            LedgerItem::Withdraw(Withdrawn { call: call(CallKind::Step), attempt: Attempt(2) }),
+            LedgerItem::Dropped(AttemptEnd { policy: once(), ..attempt_end(dropped) }),
+        ],
+        ..report(Then::Continue)
+    }
+}
+
+fn found() -> WorkerItem {
+    WorkerItem::StepReport {
+        instance: INSTANCE,
+        call: HASH,
+        epoch: EPOCH,
+        ran_for: Millis(1_500),
+        outcome: succeeded(),
+        progress: None,
+        found: true,
+    }
+}
+
+/// What journals say of attempts that may not simply be made again.
+fn ledger_facts() -> Vec<(&'static str, Fact)> {
+    let intended = |policy, marks| {
+        Fact::Intended(Intended {
+            call: call(CallKind::Step),
+            attempt: Attempt(2),
+            called_after: Position(5),
+            key: key(),
+            input: fingerprint(),
+            policy,
+            marks,
+            build: build(),
+            session: SESSION,
+            epoch: EPOCH,
+        })
+    };
+    let resolved = |choice, by: Option<&str>, sensitive| {
+        let (by, why) = (by.map(str::to_owned), by.map(|_| "the bank says so".to_owned()));
+        Fact::Resolved(Resolved {
+            call: call(CallKind::Step),
+            attempt: Attempt(2),
+            choice,
+            by,
+            why,
+            sensitive,
+        })
+    };
+    let attempted = |policy, outcome| {
+        Fact::Attempted(Attempted {
+            call: call(CallKind::Step),
+            attempt: Attempt(2),
+            called_after: Position(5),
+            started_at: AT,
+            key: key(),
+            input: fingerprint(),
+            policy,
+            build: build(),
+            session: SESSION,
+            outcome,
+            progress: None,
+            marks: Marks::default(),
+        })
+    };
+    let not_sent = Outcome::Failed { failure: bare_failure().not_sent(), retry_at: Some(AT) };
+    let unknown = |asks| Outcome::Unknown { failure: bare_failure(), asks, epoch: EPOCH };
+    let marks = Marks { compensated: true, found: true, ..Marks::default() };
+    let look = Remote { look: Some(function()), ..remote(lookup()) };
+    let opened = OpenedWait {
+        call: call(CallKind::Step),
+        called_after: Position(5),
+        wait: Wait::Remote(look),
+        build: None,
+    };
+    vec![
+        ("", intended(once(), Marks { compensated: true, ..Marks::default() })),
+        ("lookup", intended(lookup(), Marks::default())),
+        ("", Fact::Withdrawn(Withdrawn { call: call(CallKind::Step), attempt: Attempt(2) })),
+        ("", resolved(Choice::Done(json("[1]")), Some("ann"), true)),
+        ("again", resolved(Choice::Again, None, false)),
+        ("fail", resolved(Choice::Fail(bare_failure()), None, false)),
+        ("unknown", attempted(once(), unknown(true))),
+        ("unknown dropped", attempted(once(), unknown(false))),
+        ("found", with_marks(attempted(lookup(), Outcome::Succeeded(json("1"))), marks)),
+        ("look", Fact::Opened(opened)),
+        ("not sent", attempted(once(), not_sent)),
+    ]
+}
+
+fn with_marks(fact: Fact, marks: Marks) -> Fact {
+    match fact {
+        Fact::Attempted(attempted) => Fact::Attempted(Attempted { marks, ..attempted }),
+        other => other,
+    }
 }
 
 fn attributes() -> Vec<Attribute> {
@@ -219,6 +358,7 @@ fn report(then: Then) -> Report {
         state: None,
         attributes: Vec::new(),
         compensated: None,
+        ledger: Vec::new(),
     }
 }
 
@@ -287,7 +427,7 @@ fn compensated(more: u64) -> Compensated {
 }
 
 fn marked_report() -> Report {
-    let marks = Marks { compensated: true, sensitive: true, reused: true };
+    let marks = Marks { compensated: true, sensitive: true, reused: true, found: false };
     let end = AttemptEnd { marks, ..attempt_end(succeeded()) };
     let wait = OpenWait::Remote(Remote { marks, ..remote(policy()) });
     let open = Open { call: call(CallKind::Step), called_after: Position(5), wait };
@@ -600,7 +740,13 @@ fn facts() -> Vec<(&'static str, Fact)> {
         ("bare", Fact::Compensated(compensated(0))),
         ("", Fact::Rollback(Rollback { reason: Some("enough".to_owned()) })),
         ("bare", Fact::Rollback(Rollback { reason: None })),
-        ("", Fact::Reusable(reusable(policy(), Marks { compensated: true, sensitive: true, reused: false }))),
+        (
+            "",
+            Fact::Reusable(reusable(
+                policy(),
+                Marks { compensated: true, sensitive: true, ..Marks::default() },
+            )),
+        ),
         ("bare", Fact::Reusable(reusable(Policy::default(), Marks::default()))),
         ("complete", Fact::Ended(End::Complete(Payload::null()))),
         ("errored", Fact::Ended(End::Errored(full_failure()))),
@@ -790,6 +936,7 @@ fn full_failure() -> Failure {
         permanent: true,
         retry_after: Some(Millis(30_000)),
         sensitive: false,
+        sent: Sent::Unknown,
     }
 }
 
@@ -810,6 +957,7 @@ fn policy() -> Policy {
         max_delay: Millis(60_000),
         max_elapsed: Some(Millis(3_600_000)),
         jitter: true,
+        class: Class::Keyed,
     }
 }
 
@@ -822,6 +970,7 @@ fn remote(policy: Policy) -> Remote {
         fingerprint: fingerprint(),
         policy,
         marks: everstep_protocol::journal::Marks::default(),
+        look: None,
     }
 }
 
@@ -835,11 +984,7 @@ fn compensating(failure: Option<Failure>) -> Fact {
 }
 
 fn marked(fact: Fact) -> Fact {
-    let marks = Marks { compensated: true, sensitive: true, reused: true };
-    match fact {
-        Fact::Attempted(attempted) => Fact::Attempted(Attempted { marks, ..attempted }),
-        other => other,
-    }
+    with_marks(fact, Marks { compensated: true, sensitive: true, reused: true, found: false })
 }
 
 fn reusable(policy: Policy, marks: Marks) -> Reusable {

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use everstep_protocol::journal::Marks;
 use everstep_protocol::name::NameError;
-use everstep_protocol::{FailureKind, FunctionName, Millis, Payload, Pool};
+use everstep_protocol::{Class, FailureKind, FunctionName, Millis, Payload, Pool};
 use serde::de::DeserializeOwned;
 
 use super::Pending;
@@ -25,6 +25,9 @@ pub struct RemoteCall<Out> {
     retry: Retry,
     timeout: Option<Millis>,
     sensitive: bool,
+    class: Class,
+    lag: Option<Millis>,
+    look: Option<Result<FunctionName, NameError>>,
     output: PhantomData<fn() -> Out>,
 }
 
@@ -39,6 +42,9 @@ impl<Out> RemoteCall<Out> {
             retry: Retry::new(),
             timeout: None,
             sensitive: false,
+            class: Class::Keyed,
+            lag: None,
+            look: None,
             output: PhantomData,
         }
     }
@@ -74,6 +80,15 @@ impl<Out> RemoteCall<Out> {
         self
     }
 
+    /// Looks before it calls, before the first call too (rule L6): the function of this name, registered with the same pool, gets the
+    /// step's input, and what it finds of an earlier attempt is the step's output, without a call. It returns an `Option`; `None` is
+    /// that there is nothing. How long it may take to show what was done [`visibility_lag`](Self::visibility_lag) says.
+    pub fn look_first(mut self, function: impl AsRef<str>) -> Self {
+        self.classified(Class::Lookup { visibility_lag: Millis::ZERO }, "look_first");
+        self.look = Some(FunctionName::new(function));
+        self
+    }
+
     /// Where it goes; if that is not known the call is refused.
     fn target(&mut self) -> Option<(FunctionName, Pool)> {
         match (&self.function, &self.pool) {
@@ -96,13 +111,23 @@ impl<Out: DeserializeOwned> Future for RemoteCall<Out> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         let target = this.target();
-        let Self { pending, input, action, retry, timeout, sensitive, .. } = this;
-        let marks = Marks { compensated: pending.is_compensated(), sensitive: *sensitive, reused: false };
+        let policy = this.policy();
+        let look = match &this.look {
+            Some(Ok(look)) => Some(look.clone()),
+            Some(Err(error)) => {
+                this.pending.refuse(FailureKind::Invalid, error);
+                None
+            }
+            None => None,
+        };
+        let Self { pending, input, action, sensitive, .. } = this;
+        let marks =
+            Marks { compensated: pending.is_compensated(), sensitive: *sensitive, ..Marks::default() };
         let outcome = ready!(pending.poll(context, || {
             let (function, pool) = target.expect("a call without a target is refused");
             let input = input.take().expect("a call with a number that is not refused has its input");
-            let (policy, action) = (retry.policy(*timeout), action.take());
-            Spec::Remote(RemoteSpec { function, pool, input, action, policy, marks })
+            let action = action.take();
+            Spec::Remote(RemoteSpec { function, pool, input, action, policy, look, marks })
         }));
         pending.decode(outcome)
     }

@@ -46,6 +46,51 @@ fn too_large(bytes: u64, limit: u64) -> Failure {
     Failure::new(FailureKind::TooLarge, message)
 }
 
+/// One attempt of a step that looks before it calls (rule L6). Looking changes nothing, so what it fails with has no effect.
+pub(crate) fn look_first(look: LookFn, run: StepFn) -> StepFn {
+    Arc::new(move |step| {
+        let (look, run) = (look.clone(), run.clone());
+        Box::pin(async move {
+            let found = look(step.clone()).await.map_err(Failure::not_sent)?;
+            if let Some(found) = found {
+                step.found();
+                return Ok(found);
+            }
+            run(step).await
+        })
+    })
+}
+
+/// Looks for what an earlier attempt did.
+pub(crate) type LookFn = Arc<
+    dyn Fn(Step) -> std::pin::Pin<Box<dyn Future<Output = Result<Option<Payload>, Failure>> + Send>>
+        + Send
+        + Sync,
+>;
+
+/// A typed function that looks, over and over.
+pub(crate) fn look_fn<In, Out, E, F, Fut>(subject: String, input: Payload, function: Arc<F>) -> LookFn
+where
+    In: DeserializeOwned,
+    Out: Serialize,
+    E: Into<Error>,
+    F: Fn(Step, In) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<Option<Out>, E>> + Send + 'static,
+{
+    let subject: Arc<str> = subject.into();
+    Arc::new(move |step| {
+        let (subject, input, function) = (subject.clone(), input.clone(), function.clone());
+        Box::pin(async move {
+            let future = function(step, read_input(&subject, &input)?);
+            match future.await {
+                Ok(None) => Ok(None),
+                Ok(Some(found)) => write_output::<Out, E>(&subject, Ok(found)).map(Some),
+                Err(error) => Err(Failure::from(error.into())),
+            }
+        })
+    })
+}
+
 /// One attempt of a typed step function, over and over.
 pub(crate) fn step_fn<In, Out, E, F, Fut>(subject: String, input: Payload, function: Arc<F>) -> StepFn
 where
@@ -59,7 +104,8 @@ where
     Arc::new(move |step| {
         let (subject, input, function) = (subject.clone(), input.clone(), function.clone());
         Box::pin(async move {
-            let future = function(step, read_input(&subject, &input)?);
+            // Nothing of the function has run.
+            let future = function(step, read_input(&subject, &input).map_err(Failure::not_sent)?);
             write_output(&subject, future.await)
         })
     })

@@ -137,6 +137,8 @@ pub struct RemoteSpec {
     pub action: Option<Payload>,
     /// The resolved policy.
     pub policy: Policy,
+    /// The registered function that looks before each call (rule L6).
+    pub look: Option<FunctionName>,
     /// What else the code says of it.
     pub marks: Marks,
 }

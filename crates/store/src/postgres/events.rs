@@ -108,9 +108,10 @@ impl Planned {
 fn waiter(row: &Row, loaded: &mut Loaded) -> Result<(), Fault> {
     let call = rows::call(row, 4)?;
     let key = (rows::uid(row, 0)?, call.hash());
-    let (kind, awaited) = (rows::wait_kind(row.try_get(1)?)?, rows::awaited(row, 7)?);
-    let wait =
-        WaitRow { call, kind, since: rows::time(row, 2)?, due_at: rows::time_if_any(row, 3)?, awaited };
+    let kind = rows::wait_kind(row.try_get(1)?)?;
+    let (awaited, question) = rows::awaited(row, 7, kind)?;
+    let (since, due_at) = (rows::time(row, 2)?, rows::time_if_any(row, 3)?);
+    let wait = WaitRow { call, kind, since, due_at, awaited, question };
     loaded.rows.waits.insert(key, wait);
     Ok(())
 }

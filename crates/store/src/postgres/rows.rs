@@ -8,7 +8,7 @@ use everstep_engine::{
     head::Cached,
     mailbox::Awaited,
     retention::Own,
-    rows::{Cancel, Control, RemoteRow, WaitKind, WaitRow},
+    rows::{Cancel, Control, Question, RemoteRow, WaitKind, WaitRow},
 };
 use everstep_protocol::{
     Attempt, Call, CallKind, CallName, Epoch, Generation, InstanceUid, Millis, Payload, Pin, Position, Run,
@@ -224,14 +224,24 @@ pub(super) fn wait(row: &Row) -> Result<Option<WaitRow>, Fault> {
         return Ok(None);
     };
     let kind = wait_kind(code)?;
-    let (call, awaited) = (call(row, 4)?, awaited(row, 15)?);
-    Ok(Some(WaitRow { call, kind, since: time(row, 2)?, due_at: time_if_any(row, 3)?, awaited }))
+    let (call, (awaited, question)) = (call(row, 4)?, awaited(row, 15, kind)?);
+    Ok(Some(WaitRow { call, kind, since: time(row, 2)?, due_at: time_if_any(row, 3)?, awaited, question }))
 }
 
-/// What a wait for an event waits for.
-pub(super) fn awaited(row: &Row, at: usize) -> Result<Option<Awaited>, Fault> {
-    let packed = row.try_get::<_, Option<&[u8]>>(at)?;
-    packed.map(|packed| wire::decode("awaited events", packed).map_err(Fault::corrupt)).transpose()
+/// What a wait is for: events, or a person's answer to a question.
+type For = (Option<Awaited>, Option<Box<Question>>);
+
+/// See [`For`]; of most kinds of waits the kind says it all.
+pub(super) fn awaited(row: &Row, at: usize, kind: WaitKind) -> Result<For, Fault> {
+    let Some(packed) = row.try_get::<_, Option<&[u8]>>(at)? else { return Ok((None, None)) };
+    if kind == WaitKind::Person {
+        return Ok((None, Some(Box::new(question(packed)?))));
+    }
+    Ok((Some(wire::decode("awaited events", packed).map_err(Fault::corrupt)?), None))
+}
+
+pub(super) fn question(packed: &[u8]) -> Result<Question, Fault> {
+    wire::decode("question", packed).map_err(Fault::corrupt)
 }
 
 /// What of a remote step no statement looks at.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use async_trait::async_trait;
 use deadpool_postgres::Object;
-use everstep_engine::{Status, start::NameKey, status::Sides};
+use everstep_engine::{Status, rows::WaitKind, start::NameKey, status::Sides};
 use everstep_protocol::{
     Attribute, AttributeValue, BuildName, Epoch, Generation, InstanceUid, Namespace, Payload, Position, Run,
     SessionId, Timestamp, Token,
@@ -14,7 +14,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::{
-    PostgresStore, events,
+    PostgresStore, attention, events,
     fault::Fault,
     hooks, letters,
     rows::{self, name, time, time_if_any, uid},
@@ -22,8 +22,8 @@ use super::{
     trip::params,
 };
 use crate::{
-    Cursor, Error, Filter, HookView, InstanceView, Page, RejectedView, StatusWord, UnreadView, Views,
-    WaitView, fact,
+    AttentionCount, AttentionFilter, AttentionMark, AttentionView, Cursor, Error, Filter, HookView,
+    InstanceView, Page, RejectedView, StatusWord, UnreadView, Views, WaitView, fact,
 };
 
 const HOOKS: &str = include_str!("sql/hooks_shown.sql");
@@ -106,6 +106,19 @@ impl Views for PostgresStore {
         let after = after.map_or("", Token::as_str);
         let params = params![namespace.as_str(), after, i64::from(limit), crate::view::last_token(), after];
         self.read("listing hooks", HOOKS, params, hooks::shown).await
+    }
+
+    async fn attention(
+        &self,
+        filter: &AttentionFilter,
+        after: Option<&AttentionMark>,
+        limit: u32,
+    ) -> Result<Vec<AttentionView>, Error> {
+        attention::list(self, filter, after, limit).await
+    }
+
+    async fn attention_counts(&self) -> Result<Vec<AttentionCount>, Error> {
+        attention::counts(self).await
     }
 
     async fn rejected(&self, namespace: &Namespace, limit: u32) -> Result<Vec<RejectedView>, Error> {
@@ -263,9 +276,13 @@ const fn with_attributes(filter: &Filter) -> &'static str {
              AND NOT EXISTS (SELECT FROM lease l WHERE l.instance = i.id)"
         ),
         Some(StatusWord::Attention) => marked!(
-            " AND EXISTS (SELECT FROM attention a WHERE a.instance = i.id)
-             AND NOT EXISTS (SELECT FROM lease l WHERE l.instance = i.id
-                AND l.subject = '\\x00000000000000000000000000000000')"
+            " AND NOT EXISTS (SELECT FROM lease l WHERE l.instance = i.id
+                AND l.subject = '\\x00000000000000000000000000000000')
+             AND (EXISTS (SELECT FROM attention a WHERE a.instance = i.id)
+                OR (EXISTS (SELECT FROM wait w WHERE w.instance = i.id AND w.kind = 7)
+                    AND NOT EXISTS (SELECT FROM ready r WHERE r.instance = i.id
+                        AND r.subject = '\\x00000000000000000000000000000000')
+                    AND NOT EXISTS (SELECT FROM control c WHERE c.instance = i.id AND c.paused_at IS NOT NULL)))"
         ),
         Some(StatusWord::Queued) => marked!(
             " AND EXISTS (SELECT FROM ready r WHERE r.instance = i.id
@@ -280,6 +297,7 @@ const fn with_attributes(filter: &Filter) -> &'static str {
              AND NOT EXISTS (SELECT FROM ready r WHERE r.instance = i.id
                 AND r.subject = '\\x00000000000000000000000000000000')
              AND NOT EXISTS (SELECT FROM attention a WHERE a.instance = i.id)
+             AND NOT EXISTS (SELECT FROM wait w WHERE w.instance = i.id AND w.kind = 7)
              AND NOT EXISTS (SELECT FROM control c WHERE c.instance = i.id AND c.paused_at IS NOT NULL)"
         ),
     }
@@ -382,9 +400,17 @@ fn list(filter: &Filter) -> &'static str {
         ),
         Some(StatusWord::Attention) => sides!(
             by_workflow,
-            "attention t JOIN instance i ON i.id = t.instance",
+            "(SELECT instance, true AS parked FROM attention
+              UNION ALL
+              SELECT DISTINCT instance, false FROM wait w WHERE w.kind = 7
+                AND NOT EXISTS (SELECT FROM attention a WHERE a.instance = w.instance)
+             ) t JOIN instance i ON i.id = t.instance",
             "AND NOT EXISTS (SELECT FROM lease l WHERE l.instance = t.instance
-                AND l.subject = '\\x00000000000000000000000000000000')"
+                AND l.subject = '\\x00000000000000000000000000000000')
+             AND (t.parked OR (
+                NOT EXISTS (SELECT FROM ready r WHERE r.instance = t.instance
+                    AND r.subject = '\\x00000000000000000000000000000000')
+                AND NOT EXISTS (SELECT FROM control c WHERE c.instance = t.instance AND c.paused_at IS NOT NULL)))"
         ),
         Some(StatusWord::Queued) => sides!(
             by_workflow,
@@ -402,6 +428,7 @@ fn list(filter: &Filter) -> &'static str {
              AND NOT EXISTS (SELECT FROM ready r WHERE r.instance = t.instance
                 AND r.subject = '\\x00000000000000000000000000000000')
              AND NOT EXISTS (SELECT FROM attention a WHERE a.instance = t.instance)
+             AND NOT EXISTS (SELECT FROM wait w WHERE w.instance = t.instance AND w.kind = 7)
              AND NOT EXISTS (SELECT FROM control c WHERE c.instance = t.instance AND c.paused_at IS NOT NULL)"
         ),
     }
@@ -433,12 +460,15 @@ fn views(rows: &[Row]) -> Result<Vec<InstanceView>, Fault> {
             last = nth;
         }
         if let (Some(view), Some(code)) = (views.last_mut(), row.try_get::<_, Option<i16>>(33)?) {
+            let kind = rows::wait_kind(code)?;
+            let (awaited, question) = rows::awaited(row, 36, kind)?;
             view.waiting.push(WaitView {
                 call: rows::call(row, 30)?,
-                kind: rows::wait_kind(code)?,
+                kind,
                 since: time(row, 34)?,
                 due_at: time_if_any(row, 35)?,
-                awaited: rows::awaited(row, 36)?,
+                awaited,
+                question,
             });
         }
     }
@@ -474,6 +504,8 @@ fn view(row: &Row) -> Result<InstanceView, Fault> {
         leased: session.is_some(),
         ready: ready_at.is_some(),
         parked: parked.is_some(),
+        // Questions come first.
+        asks: row.try_get::<_, Option<i16>>(33)? == Some(WaitKind::Person.code()),
         paused: control.paused_at.is_some(),
         steps_leased: row.try_get::<_, Option<bool>>(29)?.unwrap_or(false),
     };

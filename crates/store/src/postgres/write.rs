@@ -410,7 +410,11 @@ async fn waits_and_remotes<'a>(writes: &'a Writes, trip: &mut Trip<'a>) -> Resul
             rows.iter().map(|(_, wait)| wait.call.name.as_str()).collect::<Vec<_>>(),
             rows.iter().map(|(_, wait)| wait.call.count as i32).collect::<Vec<_>>(),
             rows.iter()
-                .map(|(_, wait)| wait.awaited.as_ref().map(|awaited| Raw(wire::encode(awaited))))
+                .map(|(_, wait)| match (&wait.awaited, &wait.question) {
+                    (None, None) => None,
+                    (Some(awaited), _) => Some(Raw(wire::encode(awaited))),
+                    (None, Some(question)) => Some(Raw(wire::encode(&**question))),
+                })
                 .collect::<Vec<_>>(),
         ];
         trip.execute(sql::WAIT_INSERT, params).await?;

@@ -206,15 +206,19 @@ fn waits(connection: &Connection, keys: &[(InstanceUid, CallHash)], loaded: &mut
 }
 
 pub(super) fn wait(row: &Row<'_>) -> Result<WaitRow> {
+    let kind = column::code(row, 0, WaitKind::from_code)?;
+    let is_person = kind == WaitKind::Person;
     Ok(WaitRow {
-        kind: column::code(row, 0, WaitKind::from_code)?,
+        kind,
         since: column::time(row, 1)?,
         due_at: column::time_if_any(row, 2)?,
         call: column::call(row, 3)?,
         awaited: match row.get_ref(6)? {
             rusqlite::types::ValueRef::Null => None,
+            _ if is_person => None,
             _ => Some(column::packed(row, 6, "awaited events")?),
         },
+        question: if is_person { Some(Box::new(column::packed(row, 6, "question")?)) } else { None },
     })
 }
 

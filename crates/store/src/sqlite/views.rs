@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use everstep_engine::{
     Head, Status,
-    rows::{Control, Lease, Subject, WaitRow},
+    rows::{Control, Lease, Subject, WaitKind, WaitRow},
     start::NameKey,
     status::Sides,
 };
@@ -14,10 +14,12 @@ use everstep_protocol::{
 };
 use rusqlite::{Connection, ToSql, params};
 
-use super::{SqliteStore, column, events, fault, hooks, journal, letters, load, sessions, transaction};
+use super::{
+    SqliteStore, attention, column, events, fault, hooks, journal, letters, load, sessions, transaction,
+};
 use crate::{
-    Cursor, Error, Filter, HookView, InstanceView, Page, RejectedView, Session, StatusWord, UnreadView,
-    Views, WaitView,
+    AttentionCount, AttentionFilter, AttentionMark, AttentionView, Cursor, Error, Filter, HookView,
+    InstanceView, Page, RejectedView, Session, StatusWord, UnreadView, Views, WaitView,
 };
 
 const SESSION: &str = "SELECT inbox, open FROM session WHERE session = ?1";
@@ -25,7 +27,7 @@ const READY: &str = "SELECT ready_at FROM ready WHERE uid = ?1 AND subject = ?2"
 const PARKED: &str = "SELECT at, code, message FROM attention WHERE uid = ?1";
 const WAITS: &str =
     "SELECT kind, since, due_at, call_kind, call_name, call_count, awaited FROM wait WHERE uid = ?1
-    ORDER BY due_at IS NULL, due_at, since LIMIT ?2";
+    ORDER BY kind <> 7, due_at IS NULL, due_at, since LIMIT ?2";
 const ATTRIBUTES: &str = "SELECT name, value FROM attribute WHERE uid = ?1 ORDER BY name";
 const PUBLISHED: &str = "SELECT at, state FROM published WHERE uid = ?1";
 /// By the index `attribute_value`.
@@ -94,6 +96,23 @@ impl Views for SqliteStore {
         self.viewer.read("listing hooks", work).await
     }
 
+    async fn attention(
+        &self,
+        filter: &AttentionFilter,
+        after: Option<&AttentionMark>,
+        limit: u32,
+    ) -> Result<Vec<AttentionView>, Error> {
+        let (filter, after, now) = (filter.clone(), after.copied(), self.clock.now());
+        let work = move |connection: &Connection| attention::list(connection, &filter, now, after, limit);
+        self.viewer.read("listing questions", work).await
+    }
+
+    async fn attention_counts(&self) -> Result<Vec<AttentionCount>, Error> {
+        let now = self.clock.now();
+        let work = move |connection: &Connection| attention::counts(connection, now);
+        self.viewer.read("counting questions", work).await
+    }
+
     async fn rejected(&self, namespace: &Namespace, limit: u32) -> Result<Vec<RejectedView>, Error> {
         let namespace = namespace.clone();
         let work = move |connection: &Connection| rejected(connection, &namespace, limit);
@@ -157,10 +176,13 @@ fn view(
     let parked = parked(connection, uid)?;
     let waits = connection.prepare_cached(WAITS_COUNT)?.query_row([key], |row| row.get(0))?;
     let paused = control.paused_at.is_some();
+    let waiting = waiting(connection, uid, waits_max)?;
     let sides = Sides {
         leased,
         ready: ready_at.is_some(),
         parked: parked.is_some(),
+        // Questions come first.
+        asks: waiting.first().is_some_and(|wait| wait.kind == WaitKind::Person),
         paused,
         steps_leased: paused && connection.prepare_cached(ANY_LEASE)?.exists([key])?,
     };
@@ -178,7 +200,7 @@ fn view(
         ready_at,
         served: serves(live, &head),
         pin: head.pin.clone(),
-        waiting: waiting(connection, uid, waits_max)?,
+        waiting,
         waits,
         events: head.events,
         unread: Vec::new(),
@@ -250,8 +272,8 @@ fn waiting(connection: &Connection, uid: InstanceUid, limit: u32) -> fault::Resu
     let mut rows = statement.query(params![uid.0.as_bytes(), limit])?;
     let mut waiting = Vec::new();
     while let Some(row) = rows.next()? {
-        let WaitRow { call, kind, since, due_at, awaited } = load::wait(row)?;
-        waiting.push(WaitView { call, kind, since, due_at, awaited });
+        let WaitRow { call, kind, since, due_at, awaited, question } = load::wait(row)?;
+        waiting.push(WaitView { call, kind, since, due_at, awaited, question });
     }
     Ok(waiting)
 }
@@ -346,8 +368,11 @@ const fn condition(status: StatusWord) -> (&'static str, &'static str) {
             AND NOT EXISTS (SELECT 1 FROM lease WHERE lease.uid = instance.uid)"
         }
         StatusWord::Attention => {
-            "status = 0 AND uid IN (SELECT uid FROM attention)
-            AND NOT EXISTS (SELECT 1 FROM lease WHERE lease.uid = instance.uid AND subject = zeroblob(16))"
+            "status = 0 AND uid IN (SELECT uid FROM attention UNION SELECT uid FROM wait WHERE kind = 7)
+            AND NOT EXISTS (SELECT 1 FROM lease WHERE lease.uid = instance.uid AND subject = zeroblob(16))
+            AND (EXISTS (SELECT 1 FROM attention WHERE attention.uid = instance.uid) OR (
+                NOT EXISTS (SELECT 1 FROM ready WHERE ready.uid = instance.uid AND subject = zeroblob(16))
+                AND NOT EXISTS (SELECT 1 FROM control WHERE control.uid = instance.uid AND paused_at IS NOT NULL)))"
         }
         StatusWord::Queued => {
             "status = 0 AND uid IN (SELECT uid FROM ready WHERE subject = zeroblob(16))
@@ -358,6 +383,7 @@ const fn condition(status: StatusWord) -> (&'static str, &'static str) {
             "status = 0
             AND NOT EXISTS (SELECT 1 FROM lease WHERE lease.uid = instance.uid AND subject = zeroblob(16))
             AND NOT EXISTS (SELECT 1 FROM attention WHERE attention.uid = instance.uid)
+            AND NOT EXISTS (SELECT 1 FROM wait WHERE wait.uid = instance.uid AND wait.kind = 7)
             AND NOT EXISTS (SELECT 1 FROM ready WHERE ready.uid = instance.uid AND subject = zeroblob(16))
             AND NOT EXISTS (SELECT 1 FROM control WHERE control.uid = instance.uid AND paused_at IS NOT NULL)"
         }

@@ -477,7 +477,11 @@ fn waits(connection: &Connection, rows: &[(InstanceUid, WaitRow)]) -> Result<()>
             wait.call.kind.word(),
             wait.call.name.as_str(),
             wait.call.count,
-            wait.awaited.as_ref().map(|awaited| wire::encode(awaited).to_vec()),
+            match (&wait.awaited, &wait.question) {
+                (None, None) => None,
+                (Some(awaited), _) => Some(wire::encode(awaited).to_vec()),
+                (None, Some(question)) => Some(wire::encode(&**question).to_vec()),
+            },
         ])?;
     }
     Ok(())

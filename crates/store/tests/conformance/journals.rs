@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use everstep_engine::{Writes, batch::JournalRow, rows::Needs};
 use everstep_protocol::{
-    Attempt, Call, CallKind, CallName, Failure, FailureKind, Fingerprint, FunctionName, Generation, HookId,
-    InstanceUid, Millis, Payload, Policy, Position, Run, SessionId, Timestamp, Token,
+    Attempt, Call, CallKind, CallName, Class, Failure, FailureKind, Fingerprint, FunctionName, Generation,
+    HookId, InstanceUid, Millis, Payload, Policy, Position, Run, SessionId, Timestamp, Token,
     hook::{HookRetention, Registration},
     journal::{
         Attempted, Awaiting, Closed, Compensated, Compensating, End, Entry, Fact, HookOutcome, Lost, Opened,
@@ -89,7 +89,12 @@ fn of_saga(loud: &Failure, big: &Payload, policy: Policy) -> Vec<Fact> {
             key: key(),
             input: Fingerprint::from_bytes([255; 32]),
             policy,
-            marks: everstep_protocol::journal::Marks { compensated: true, sensitive: true, reused: true },
+            marks: everstep_protocol::journal::Marks {
+                compensated: true,
+                sensitive: true,
+                reused: true,
+                found: true,
+            },
             output: big.clone(),
         }),
     ]
@@ -147,6 +152,7 @@ pub(crate) async fn every_fact_comes_back_exactly(store: Arc<dyn Store>) {
         max_delay: Millis(1),
         max_elapsed: Some(Millis(0)),
         jitter: true,
+        class: Class::Lookup { visibility_lag: Millis(7) },
     };
     let texts = [
         r#"{"z":1.0,"a":[1e400000,0.1,-0,12345678901234567890123],"z":"\u0000\ud83d\ude00 é家\\\"\n"}"#,
@@ -156,6 +162,7 @@ pub(crate) async fn every_fact_comes_back_exactly(store: Arc<dyn Store>) {
     ];
     let big = Payload::from_trusted(format!("\"{}é\"", "0123456789abcdef".repeat((1 << 20) / 16)));
     let remote = |input: Payload| Remote {
+        look: Some("find".parse().unwrap()),
         pool: pool(),
         function: FunctionName::new("resize").unwrap(),
         fingerprint: Fingerprint::of(&input).unwrap(),

@@ -37,6 +37,7 @@ fn report(session: SessionId, call: &Call, number: u64, outcome: AttemptOutcome)
         ran_for: Millis(5),
         outcome,
         progress: None,
+        found: false,
     }
 }
 
@@ -97,6 +98,7 @@ pub(crate) async fn a_remote_step_is_tried_again(store: Arc<dyn Store>) {
         call: call.hash(),
         epoch: None,
         counts: false,
+        unstarted: false,
         progress: None,
     };
     assert_eq!(scene.on(uid, lost).await, Answer::Done);

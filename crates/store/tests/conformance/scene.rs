@@ -233,6 +233,7 @@ pub(crate) fn remote_wait(policy: Policy) -> OpenWait {
         key: key(),
         policy,
         marks: everstep_protocol::journal::Marks::default(),
+        look: None,
     })
 }
 
@@ -259,8 +260,17 @@ impl Reporting {
             state: None,
             attributes: Vec::new(),
             compensated: None,
+            ledger: Vec::new(),
         };
         Self { session, report }
+    }
+
+    /// What a lease that is over has still to say.
+    pub(crate) fn late(uid: InstanceUid, session: SessionId, of: u64) -> Self {
+        let head = Head::new(uid, namespace(), workflow("orders"), "late".parse().unwrap(), Timestamp(0));
+        let mut late = Self::of(&head, session);
+        late.report.epoch = epoch(of);
+        late
     }
 
     pub(crate) fn result(mut self, end: AttemptEnd) -> Self {

@@ -38,6 +38,7 @@ pub(crate) async fn w23_due_waits_come_in_order_from_the_mark(store: Arc<dyn Sto
         since: Timestamp(1),
         due_at,
         awaited: None,
+        question: None,
     };
     let waits = uids.iter().copied().zip(times).map(|(uid, due_at)| (uid, wait(due_at))).collect();
     scene.write(Needs::default(), Writes { waits, ..Writes::default() }).await.unwrap();

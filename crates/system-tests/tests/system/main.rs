@@ -12,6 +12,7 @@ mod generations;
 mod hooks;
 mod instances;
 mod leases;
+mod ledger;
 mod long;
 mod progress;
 mod queues;

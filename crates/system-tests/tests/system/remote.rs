@@ -122,7 +122,7 @@ on_both! {
         assert_eq!(world.end("caller", "one").await.output::<u32>(), 49);
         let attempts = world.attempts("caller", "one").await;
         let kinds: Vec<_> = attempts.iter().map(|(_, attempt)| match &attempt.outcome {
-            Outcome::Failed { failure, .. } => Some(failure.kind),
+            Outcome::Failed { failure, .. } | Outcome::Unknown { failure, .. } => Some(failure.kind),
             Outcome::Succeeded(_) => None,
         }).collect();
         assert_eq!(kinds, [Some(FailureKind::WorkerLost), None]);

@@ -19,7 +19,7 @@ async fn delays(world: &World, workflow: &str, id: &str) -> Vec<Option<u64>> {
 
 fn failure(outcome: &Outcome) -> &everstep_protocol::Failure {
     match outcome {
-        Outcome::Failed { failure, .. } => failure,
+        Outcome::Failed { failure, .. } | Outcome::Unknown { failure, .. } => failure,
         Outcome::Succeeded(output) => panic!("it succeeded with {}", output.as_str()),
     }
 }
@@ -266,6 +266,7 @@ on_both! {
                     assert_eq!(retry_at.expect("another follows").since(entry.at), Millis(30));
                 }
                 Outcome::Succeeded(_) => assert_eq!(number, 3),
+                Outcome::Unknown { .. } => panic!("a step without a class is never unknown"),
             }
         }
     }

@@ -9,6 +9,7 @@ mod children;
 mod crashes;
 mod generations;
 mod hooks;
+mod ledger;
 mod mocks;
 mod replays;
 mod saga;

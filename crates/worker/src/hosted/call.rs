@@ -7,16 +7,16 @@ use std::{
 
 use everstep_engine::{
     replay::{Asked as Input, Start},
-    report::too_large,
-    retry::{Asked, jitter_seed, next_delay},
+    report::{failed, too_large},
+    retry::{Asked, delay_after, jitter_seed},
 };
 use everstep_protocol::{
-    Attempt, Call, CallKind, Failure, FailureKind, Fingerprint, InstanceUid, Millis, Payload, Policy,
+    Attempt, Call, CallKind, Epoch, Failure, FailureKind, Fingerprint, InstanceUid, Millis, Payload, Policy,
     Position, StepKey, Timestamp,
-    journal::{Child, Marks, Remote, Sending},
+    journal::{Child, Marks, Remote, Sending, Withdrawn},
     key::keys_of,
     limits::Limits,
-    message::{AttemptEnd, AttemptOutcome, Open, OpenWait},
+    message::{AttemptEnd, AttemptOutcome, Intent, Open, OpenWait},
 };
 use everstep_sdk::host::{Made, Spec, StepInfo};
 
@@ -215,13 +215,20 @@ impl Known {
                 fingerprint: self.fingerprint,
                 policy: remote.policy,
                 marks: remote.marks,
+                look: remote.look.clone(),
             }),
         };
         Some(Open { call: self.call.clone(), called_after: self.called_after, wait })
     }
 
     /// The record of an attempt that ended here, with the delay before the next one.
-    pub(super) fn end(&self, ended: Ended, uid: InstanceUid, limits: &Limits, now: Now) -> AttemptEnd {
+    pub(super) fn end(
+        &self,
+        ended: Ended,
+        (uid, epoch): (InstanceUid, Epoch),
+        limits: &Limits,
+        now: Now,
+    ) -> AttemptEnd {
         let result = match ended.result {
             Ok(output) if output.len() as u64 > limits.output_bytes => {
                 Err(too_large(output.len() as u64, limits.output_bytes))
@@ -232,13 +239,18 @@ impl Known {
             Ok(output) => AttemptOutcome::Succeeded(output),
             Err(failure) => {
                 let failure = failure.of_sensitive(self.spec.marks().sensitive);
+                // What is refused without running has no effect.
+                let unsent = self.refused.is_some() && self.policy().class.is_intended();
+                let failure = if unsent { failure.not_sent() } else { failure };
                 let retry_in = self.retry_in(&failure, ended.attempt, ended.ran_for, ended.asked, uid, now);
-                AttemptOutcome::Failed { failure, retry_in }
+                failed(&self.policy(), failure, epoch, retry_in)
             }
         };
+        let found = ended.found && matches!(outcome, AttemptOutcome::Succeeded(_));
         let follows = matches!(outcome, AttemptOutcome::Failed { retry_in: Some(_), .. });
         let progress = follows.then(|| told(&self.progress)).flatten();
-        AttemptEnd { progress, ..self.record(ended.attempt, ended.ran_for, outcome) }
+        let end = self.record(ended.attempt, ended.ran_for, outcome);
+        AttemptEnd { progress, marks: Marks { found, ..end.marks }, ..end }
     }
 
     /// The record of an attempt that was lost with its worker (rule W11); `last` if no later one is to be charged.
@@ -250,6 +262,35 @@ impl Known {
             Some(Millis::ZERO)
         };
         self.record(attempt, Millis::ZERO, AttemptOutcome::Failed { failure, retry_in })
+    }
+
+    /// The record of an attempt of which nobody knows what came of it, since its holder is gone (rule L7).
+    pub(super) fn unknown(&self, attempt: Attempt, epoch: Epoch) -> AttemptEnd {
+        let failure = everstep_engine::replay::lost_failure().of_sensitive(self.spec.marks().sensitive);
+        self.record(attempt, Millis::ZERO, AttemptOutcome::Unknown { failure, asks: true, epoch })
+    }
+
+    /// What is said before an attempt begins (rule L5).
+    pub(super) fn intent(&self) -> Intent {
+        Intent {
+            call: self.call.clone(),
+            attempt: self.attempt,
+            called_after: self.called_after,
+            key: self.key(),
+            input: self.fingerprint,
+            policy: self.policy(),
+            marks: self.spec.marks(),
+        }
+    }
+
+    /// The attempt that is announced was not begun.
+    pub(super) fn withdrawn(&self) -> Withdrawn {
+        Withdrawn { call: self.call.clone(), attempt: self.attempt }
+    }
+
+    /// Whether each of its attempts is announced.
+    pub(super) fn is_intended(&self) -> bool {
+        matches!(self.spec, Spec::Step(_)) && self.policy().class.is_intended()
     }
 
     /// The record of an output that an earlier run had (rule L4).
@@ -272,7 +313,7 @@ impl Known {
         }
         let asked = failure.retry_after.map_or(asked, Asked::After);
         let elapsed = self.first_at.map_or(ran_for, |first| now.db.since(first).max(ran_for));
-        next_delay(&self.policy(), attempt.0, elapsed, asked, &jitter_seed(uid, self.call.hash()))
+        delay_after(&self.policy(), failure, attempt.0, elapsed, asked, &jitter_seed(uid, self.call.hash()))
     }
 
     fn record(&self, attempt: Attempt, ran_for: Millis, outcome: AttemptOutcome) -> AttemptEnd {
@@ -290,7 +331,7 @@ impl Known {
         }
     }
 
-    fn policy(&self) -> Policy {
+    pub(super) fn policy(&self) -> Policy {
         let own = match &self.spec {
             Spec::Step(step) => step.policy,
             Spec::Remote(remote) => remote.policy,

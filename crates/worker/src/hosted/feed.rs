@@ -36,7 +36,9 @@ impl Hosted {
             return self.park(Parked { code: ParkCode::Unreadable, message }, out);
         };
         self.info.generation = started.generation;
-        self.replay = Replay::new(self.env.build.clone(), entry.position);
+        let mut replay = Replay::new(self.env.build.clone(), entry.position);
+        replay.inherit(&mut self.replay);
+        self.replay = replay;
         self.clock = entry.at;
         let Some(definition) = self.env.registry.definition(&self.info.workflow) else {
             let message = format!("workflow {} is not registered here", self.info.workflow);
@@ -119,6 +121,12 @@ impl Hosted {
                 self.waits.insert(opened.call.clone(), Waiting { due, at: entry.at, remote });
                 self.clock = self.clock.max(entry.at);
             }
+            // An attempt that is announced begins now.
+            Fact::Intended(intended) => {
+                let waiting = Waiting { due: None, at: entry.at, remote: false };
+                self.waits.insert(intended.call.clone(), waiting);
+                self.clock = self.clock.max(entry.at);
+            }
             Fact::Fired { call } => {
                 // What was waited for is over; of a step only its retry delay is, and the next attempt begins now.
                 if call.kind != CallKind::Step {
@@ -161,6 +169,8 @@ impl Hosted {
             Fact::Reusable(_) => {}
             Fact::Started(_)
             | Fact::TakenOver(_)
+            | Fact::Withdrawn(_)
+            | Fact::Resolved(_)
             | Fact::Patched(_)
             | Fact::Lost(_)
             | Fact::Parked(_)
@@ -314,6 +324,10 @@ impl Hosted {
             self.undo_keys.insert(known.call.clone(), known.key());
         }
         self.replay.made(number, known.call.clone(), known.asked());
+        let class = known.policy().class;
+        if class.is_intended() {
+            self.replay.of_class(number, class);
+        }
         self.calls.insert(number, known);
     }
 
@@ -334,6 +348,7 @@ impl Hosted {
         }
         self.told.starts.retain(|start| *start != number);
         self.told.opens.retain(|open| *open != number);
+        self.told.intents.retain(|intent| *intent != number);
         self.told.charges.retain(|(charged, _)| *charged != number);
         if self.running.remove(&number) {
             out.push(Out::Cancel { number });

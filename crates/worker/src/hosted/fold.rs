@@ -31,6 +31,20 @@ impl Hosted {
                     let refused = known.refused.clone();
                     self.begin(start.number, start.attempt, refused, true);
                 }
+                Next::Intend(start) => {
+                    let Some(known) = self.calls.get_mut(&start.number) else { continue };
+                    known.start(&start);
+                    match known.refused.clone() {
+                        Some(refused) => self.begin(start.number, start.attempt, Some(refused), true),
+                        None => self.told.intents.push(start.number),
+                    }
+                }
+                Next::Unknown(start, epoch) => {
+                    let Some(known) = self.calls.get_mut(&start.number) else { continue };
+                    known.start(&start);
+                    let end = known.unknown(start.attempt, epoch);
+                    self.told.charges.push((start.number, end));
+                }
                 Next::Reuse(start, output) => {
                     let Some(known) = self.calls.get_mut(&start.number) else { continue };
                     known.start(&start);
@@ -68,6 +82,7 @@ impl Hosted {
                 attempt,
                 ran_for: everstep_protocol::Millis::ZERO,
                 result: Err(failure),
+                found: false,
                 asked: everstep_engine::retry::Asked::Policy,
             });
         } else if is_step {
@@ -98,7 +113,9 @@ impl Hosted {
         self.replay.fold(number);
         let result = match &end.outcome {
             AttemptOutcome::Succeeded(output) => Ok(output.clone()),
-            AttemptOutcome::Failed { failure, .. } => Err(failure.clone()),
+            AttemptOutcome::Failed { failure, .. } | AttemptOutcome::Unknown { failure, .. } => {
+                Err(failure.clone())
+            }
         };
         self.linger = super::Linger::No;
         self.used.entry(seen.next(), attempt_bytes(result.as_ref()));

@@ -105,6 +105,8 @@ pub struct Ended {
     pub ran_for: Millis,
     /// Its outcome.
     pub result: Result<Payload, Failure>,
+    /// That was found by looking (rule L6).
+    pub found: bool,
     /// Who says when the next attempt may start.
     pub asked: Asked,
 }

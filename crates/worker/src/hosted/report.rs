@@ -1,14 +1,19 @@
 //! What came of a turn goes to the coordinator, and what it answers comes back.
 
-use everstep_engine::report::entries;
+use everstep_engine::{replay::Settled, report::entries};
 use everstep_protocol::{
-    CallKind, Position, Timestamp,
-    journal::{Closed, End},
+    CallKind, Failure, FailureKind, Millis, Position, Timestamp,
+    journal::{Closed, End, Withdrawn},
     limits::PART_BYTES,
-    message::{Ack, Again, AttemptEnd, AttemptOutcome, Open, OpenWait, Report, Taken, Then, WorkerItem},
+    message::{
+        Ack, Again, AttemptEnd, AttemptOutcome, LedgerItem, Open, OpenWait, Report, Taken, Then, WorkerItem,
+    },
 };
 
-use super::{Finish, Hosted, Life, Out, Stop, Told, call::is_final};
+use super::{
+    Finish, Hosted, Life, Out, Stop, Told,
+    call::{Known, is_final},
+};
 use crate::{
     clock::{Now, Resend},
     outbox::end_bytes,
@@ -40,7 +45,8 @@ impl Hosted {
                 continue;
             }
             if let Some(known) = self.calls.get(&number) {
-                results.push((number, known.end(ended, self.uid, &self.env.limits, now)));
+                let whose = (self.uid, self.epoch);
+                results.push((number, known.end(ended, whose, &self.env.limits, now)));
             }
         }
         results.append(&mut self.told.charges);
@@ -50,11 +56,24 @@ impl Hosted {
     /// Starts what may run; a worker that stops starts nothing, and what is paused waits for the resume.
     fn start(&mut self, out: &mut Vec<Out>) {
         if self.hold {
+            // What is announced and does not begin now is given back, before the lease is.
+            let announced = |number: &u64| self.calls.get(number).is_some_and(Known::is_intended);
+            let (announced, starts): (Vec<_>, Vec<_>) =
+                std::mem::take(&mut self.told.starts).into_iter().partition(announced);
+            self.told.starts = starts;
+            for number in announced {
+                self.withdraw(number);
+            }
             return;
+        }
+        if self.stop > Stop::No && !self.told.intents.is_empty() {
+            self.told.intents.clear();
+            self.stop = Stop::Unstarted;
         }
         for number in std::mem::take(&mut self.told.starts) {
             if self.stop > Stop::No {
                 self.stop = Stop::Unstarted;
+                self.withdraw(number);
             } else if let Some(order) = self
                 .calls
                 .get(&number)
@@ -64,6 +83,29 @@ impl Hosted {
                 out.push(Out::Start(Box::new(order)));
             }
         }
+    }
+
+    /// An announced attempt does not begin here.
+    pub(super) fn withdraw(&mut self, number: u64) {
+        let announced = self.calls.get(&number).filter(|known| known.is_intended());
+        self.told.withdrawn.extend(announced.map(Known::withdrawn));
+    }
+
+    /// What is to be written of attempts that may not simply be made again: which do not begin, of which nobody will know what came of
+    /// them, and which are about to begin.
+    fn ledger(&mut self) -> Vec<LedgerItem> {
+        if !self.is_live() || matches!(self.life, Life::Parked(_) | Life::Unborn) {
+            return Vec::new();
+        }
+        let withdrawn = std::mem::take(&mut self.told.withdrawn);
+        let mut items: Vec<_> = withdrawn.into_iter().map(LedgerItem::Withdraw).collect();
+        items.extend(self.replay.next_settled().into_iter().map(settled));
+        if !self.hold && matches!(self.life, Life::Waiting(..)) {
+            let intents = std::mem::take(&mut self.told.intents);
+            let intents = intents.into_iter().filter_map(|number| self.calls.get(&number));
+            items.extend(intents.map(|known| LedgerItem::Intend(known.intent())));
+        }
+        items
     }
 
     fn opens(&mut self) -> Vec<Open> {
@@ -104,10 +146,13 @@ impl Hosted {
     }
 
     fn report(&mut self, results: Vec<AttemptEnd>, now: Now, out: &mut Vec<Out>) {
-        let (opened, closed) = (self.opens(), self.closes());
-        let idle = self.reports.is_empty() && !results.iter().any(|end| goes_on(&end.outcome));
+        let (opened, closed, ledger) = (self.opens(), self.closes(), self.ledger());
+        let idle = self.reports.is_empty()
+            && !results.iter().any(|end| goes_on(&end.outcome))
+            && !ledger.iter().any(begins);
         let then = self.then(idle && !lets_go(&closed), &results, &opened, now, out);
-        if then == Then::Continue && results.is_empty() && opened.is_empty() && closed.is_empty() {
+        let nothing = results.is_empty() && opened.is_empty() && closed.is_empty() && ledger.is_empty();
+        if then == Then::Continue && nothing {
             if (self.stop > Stop::No || self.hold) && self.is_quiet() {
                 out.push(self.give_back());
                 self.finish(Finish::GivenBack, out);
@@ -120,16 +165,16 @@ impl Hosted {
         for part in parts {
             self.send(Draft { seen, results: part, part: true, ..Draft::default() }, now, out);
         }
-        let last = Draft { seen, results: last, opened, closed, then, folded: false, part: false };
+        let last = Draft { seen, results: last, opened, closed, ledger, then, folded: false, part: false };
         self.send(last, now, out);
     }
 
     pub(super) fn report_fold(&mut self, end: AttemptEnd, seen: Position, now: Now, out: &mut Vec<Out>) {
-        let (opened, closed) = (self.opens(), self.closes());
-        let idle = self.told.starts.is_empty() && self.told.charges.is_empty();
+        let (opened, closed, ledger) = (self.opens(), self.closes(), self.ledger());
+        let idle = self.told.starts.is_empty() && self.told.charges.is_empty() && !ledger.iter().any(begins);
         let then = self.then(idle && !lets_go(&closed), &[], &opened, now, out);
         let results = vec![end];
-        self.send(Draft { seen, results, opened, closed, then, folded: true, part: false }, now, out);
+        self.send(Draft { seen, results, opened, closed, ledger, then, folded: true, part: false }, now, out);
     }
 
     /// What the holder does next. `idle` says that nothing will move by itself as far as the caller can see.
@@ -154,6 +199,8 @@ impl Hosted {
             }
         }
         match &self.life {
+            // What is announced and not on record yet has yet to be given back.
+            Life::Done(_) if !self.reports.is_empty() && self.replay.awaits_intents() => Then::Continue,
             // Children whose start is not acknowledged have yet to be given up.
             Life::Done(_) if !self.reports.is_empty() && self.replay.gives_children_up() => Then::Continue,
             Life::Parked(parked) => Then::Park(parked.clone()),
@@ -177,7 +224,7 @@ impl Hosted {
         let opened_due = opened.iter().filter_map(|open| due(&open.wait, now.db));
         let retried = results.iter().filter_map(|end| match &end.outcome {
             AttemptOutcome::Failed { retry_in, .. } => retry_in.map(|delay| now.db.plus(delay)),
-            AttemptOutcome::Succeeded(_) => None,
+            AttemptOutcome::Succeeded(_) | AttemptOutcome::Unknown { .. } => None,
         });
         let Some(due) = recorded.chain(opened_due).chain(retried).min() else { return false };
         let left = due.since(now.db).to_std();
@@ -185,7 +232,7 @@ impl Hosted {
     }
 
     fn send(&mut self, draft: Draft, now: Now, out: &mut Vec<Out>) {
-        let Draft { seen, results, opened, closed, then, folded, part } = draft;
+        let Draft { seen, results, opened, closed, ledger, then, folded, part } = draft;
         let number = self.reports.next_number();
         // A part that is followed by others bears nothing but results.
         let (state, attributes) = if part { (None, Vec::new()) } else { self.shown.take() };
@@ -203,6 +250,7 @@ impl Hosted {
             folded,
             state,
             attributes,
+            ledger,
         };
         self.env.metrics.reports.inc();
         out.push(Out::Send(WorkerItem::Report(report.clone()), Resend::FIRST));
@@ -258,7 +306,9 @@ impl Hosted {
     /// Throws the body away and begins again from the first entry: it has seen an outcome in an order that was refused.
     fn rebuild(&mut self) {
         self.throw_away();
-        self.replay = everstep_engine::replay::Replay::new(self.env.build.clone(), Position(0));
+        let mut replay = everstep_engine::replay::Replay::new(self.env.build.clone(), Position(0));
+        replay.inherit(&mut self.replay);
+        self.replay = replay;
         self.calls.clear();
         self.waits.clear();
         self.running.clear();
@@ -282,6 +332,7 @@ struct Draft {
     results: Vec<AttemptEnd>,
     opened: Vec<Open>,
     closed: Vec<Closed>,
+    ledger: Vec<LedgerItem>,
     then: Then,
     folded: bool,
     /// Others of the same turn follow.
@@ -295,6 +346,7 @@ impl Default for Draft {
             results: Vec::new(),
             opened: Vec::new(),
             closed: Vec::new(),
+            ledger: Vec::new(),
             then: Then::Continue,
             folded: false,
             part: false,
@@ -306,6 +358,33 @@ impl Default for Draft {
 fn goes_on(outcome: &AttemptOutcome) -> bool {
     is_final(outcome)
         || matches!(outcome, AttemptOutcome::Failed { retry_in: Some(delay), .. } if delay.as_u64() == 0)
+}
+
+/// Whether something begins, or may begin elsewhere, once this is on record.
+const fn begins(item: &LedgerItem) -> bool {
+    matches!(item, LedgerItem::Intend(_) | LedgerItem::Withdraw(_))
+}
+
+/// What is said of an announced attempt of a call that the body has dropped.
+fn settled(settled: Settled) -> LedgerItem {
+    let Settled { intended, unused } = settled;
+    if unused {
+        return LedgerItem::Withdraw(Withdrawn { call: intended.call, attempt: intended.attempt });
+    }
+    let failure = Failure::new(FailureKind::Cancelled, "the workflow has dropped its call while it ran");
+    let failure = failure.of_sensitive(intended.marks.sensitive);
+    LedgerItem::Dropped(AttemptEnd {
+        call: intended.call,
+        attempt: intended.attempt,
+        called_after: intended.called_after,
+        ran_for: Millis::ZERO,
+        key: intended.key,
+        input: intended.input,
+        policy: intended.policy,
+        outcome: AttemptOutcome::Unknown { failure, asks: false, epoch: intended.epoch },
+        progress: None,
+        marks: intended.marks,
+    })
 }
 
 /// Whether a hook is let go: the body may wait until that is on record.

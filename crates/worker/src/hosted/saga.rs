@@ -36,6 +36,8 @@ impl Hosted {
     pub(super) fn note_key(&mut self, fact: &Fact) {
         let known = if let Fact::Attempted(attempted) = fact {
             Some((&attempted.call, attempted.key, attempted.marks))
+        } else if let Fact::Intended(intended) = fact {
+            Some((&intended.call, intended.key, intended.marks))
         } else if let Fact::Opened(Opened { call, wait: Wait::Remote(remote), .. }) = fact {
             Some((call, remote.key, remote.marks))
         } else {

@@ -43,6 +43,7 @@ impl Hosted {
     pub fn resume(&mut self, grant: Grant) {
         self.epoch = grant.epoch;
         self.who.epoch = grant.epoch;
+        self.replay.held_by(self.env.session, grant.epoch);
         self.reports = Reports::after(grant.reports);
         self.finished = false;
         self.listen();

@@ -41,7 +41,7 @@ impl Work {
                 self.parts.attempts.start(owner, order, now.at);
                 self.steps_changed = true;
             }
-            _ => self.step_give_back(key, grant.epoch),
+            _ => self.step_give_back(key, grant.epoch, true),
         }
     }
 
@@ -71,10 +71,11 @@ impl Work {
         self.steps_changed = true;
     }
 
-    pub(super) fn step_give_back(&mut self, key: StepKey, epoch: Epoch) {
+    /// `unstarted` says that its attempt never began.
+    pub(super) fn step_give_back(&mut self, key: StepKey, epoch: Epoch, unstarted: bool) {
         self.remotes.over(key, epoch);
         self.steps_over.add(key, epoch);
         self.steps_changed = true;
-        self.send(WorkerItem::StepGiveBack { instance: key.0, call: key.1, epoch });
+        self.send(WorkerItem::StepGiveBack { instance: key.0, call: key.1, epoch, unstarted });
     }
 }

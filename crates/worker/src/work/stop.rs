@@ -24,7 +24,7 @@ impl Work {
                 Owner::Call(instance, epoch, number) => {
                     self.with(instance, Some(epoch), |hosted| hosted.unstarted(number));
                 }
-                Owner::Remote(instance, call, epoch) => self.step_give_back((instance, call), epoch),
+                Owner::Remote(instance, call, epoch) => self.step_give_back((instance, call), epoch, true),
             }
         }
         for instance in self.held.keys().copied().collect::<Vec<_>>() {
@@ -44,7 +44,7 @@ impl Work {
         }
         for (key, epoch) in self.remotes.running() {
             self.parts.attempts.cancel(owner_of_step(key, epoch), now.at);
-            self.step_give_back(key, epoch);
+            self.step_give_back(key, epoch, false);
         }
     }
 

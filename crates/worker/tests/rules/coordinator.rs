@@ -192,15 +192,16 @@ impl Coordinator {
                 return vec![(session, item)];
             }
             WorkerItem::StepClaim { call, .. } => What::StepClaim { session, call },
-            WorkerItem::StepReport { call, epoch, ran_for, outcome, progress, .. } => {
-                What::StepReport { session, build, call, epoch, ran_for, outcome, progress }
+            WorkerItem::StepReport { call, epoch, ran_for, outcome, progress, found, .. } => {
+                What::StepReport { session, build, call, epoch, ran_for, outcome, progress, found }
             }
-            WorkerItem::StepGiveBack { call, epoch, .. } => What::StepLeaseEnded {
+            WorkerItem::StepGiveBack { call, epoch, unstarted, .. } => What::StepLeaseEnded {
                 session,
                 build,
                 call,
                 epoch: Some(epoch),
                 counts: false,
+                unstarted,
                 progress: None,
             },
         };

@@ -234,6 +234,7 @@ impl State {
                     call,
                     epoch: None,
                     counts,
+                    unstarted: false,
                     progress: None,
                 },
             };

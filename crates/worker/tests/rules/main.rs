@@ -12,6 +12,7 @@ mod hub;
 mod journals;
 mod kept;
 mod leases;
+mod ledger;
 mod ordering;
 mod patches;
 mod retries;

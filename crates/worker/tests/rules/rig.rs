@@ -311,22 +311,28 @@ impl Rig {
             order.last.clone(),
         );
         let run = order.run.clone();
+        let looked = step.clone();
         let result =
             futures::executor::block_on(AssertUnwindSafe(async move { run(step).await }).catch_unwind())
                 .unwrap_or_else(|panic| {
                     Err(Failure::new(FailureKind::Panicked, panic_message(panic.as_ref())))
                 });
         self.advance(self.ran_for);
-        self.finish(&order, result);
+        self.finish_found(&order, result, looked.was_found());
         true
     }
 
     pub fn finish(&mut self, order: &Order, result: Result<Payload, Failure>) {
+        self.finish_found(order, result, false);
+    }
+
+    fn finish_found(&mut self, order: &Order, result: Result<Payload, Failure>, found: bool) {
         let ended = Ended {
             number: order.number,
             attempt: order.info.attempt,
             ran_for: Millis(self.ran_for),
             result,
+            found,
             asked: Asked::Policy,
         };
         if let Some(hosted) = &mut self.hosted {
@@ -431,8 +437,20 @@ impl Rig {
                     Outcome::Failed { failure, retry_at: Some(at) } => {
                         format!("{} again in {}", failure.name, at.since(entry.at).as_u64())
                     }
+                    Outcome::Unknown { failure, asks, .. } => {
+                        format!("unknown {}{}", failure.name, if *asks { " asks" } else { "" })
+                    }
                 };
                 format!("{}{} {} {outcome}", attempted.call.name, attempted.call.count, attempted.attempt)
+            }
+            Fact::Intended(intended) => {
+                format!("intended {}{} {}", intended.call.name, intended.call.count, intended.attempt)
+            }
+            Fact::Withdrawn(withdrawn) => {
+                format!("withdrawn {}{} {}", withdrawn.call.name, withdrawn.call.count, withdrawn.attempt)
+            }
+            Fact::Resolved(resolved) => {
+                format!("resolved {}{} {}", resolved.call.name, resolved.call.count, resolved.choice.word())
             }
             Fact::Opened(opened) => format!("opened {}{}", opened.call.name, opened.call.count),
             Fact::Fired { call } => format!("fired {}{}", call.name, call.count),

@@ -42,6 +42,6 @@ LEFT JOIN LATERAL (
     LIMIT 1
 ) u ON true
 LEFT JOIN LATERAL (
-    SELECT * FROM wait w WHERE w.instance = k.id ORDER BY w.due_at NULLS LAST, w.since LIMIT $2::bigint
+    SELECT * FROM wait w WHERE w.instance = k.id ORDER BY w.kind <> 7, w.due_at NULLS LAST, w.since LIMIT $2::bigint
 ) w ON true
 ORDER BY k.nth

@@ -1,0 +1,118 @@
+//! `everstep attention`.
+
+use everstep_client::{Error, api::Questions};
+use serde_json::{Map, json, value::RawValue};
+use uuid::Uuid;
+
+use super::{Asking, print, start::read_json};
+use crate::{
+    answer::{self, Instance, Question, QuestionList},
+    args::{AnswerArgs, AttentionCommand, AttentionListArgs, Format, ResolveAllArgs, ResolveArgs},
+    failure::Failure,
+    show,
+};
+
+/// How many questions are read at once.
+const PAGE: u32 = 200;
+/// What it says if somebody else was faster: answered, over, or deleted.
+const PASSED_OVER: [&str; 4] = ["not_asked", "not_parked", "question_not_found", "not_found"];
+
+pub(super) async fn run(asking: &Asking, command: AttentionCommand) -> Result<(), Failure> {
+    match command {
+        AttentionCommand::List(AttentionListArgs { workflow, kind, older_than, limit, after }) => {
+            let questions = Questions { workflow, kind, older_than, limit, after };
+            let list = asking.client.attention(&questions).await?;
+            asking.print(&list, |text| Ok(show::questions(&answer::read::<QuestionList>(text)?)))
+        }
+        AttentionCommand::Get { instance, question } => {
+            let answer =
+                asking.client.questions(&instance.workflow, &instance.id, question.as_deref()).await?;
+            asking.print(&answer, |text| match question {
+                None => Ok(show::questions(&answer::read::<QuestionList>(text)?)),
+                Some(_) => Ok(show::question(&answer::read::<Question>(text)?)),
+            })
+        }
+        AttentionCommand::Resolve(args) => resolve(asking, *args).await,
+        AttentionCommand::ResolveAll(args) => resolve_all(asking, *args).await,
+    }
+}
+
+async fn resolve(asking: &Asking, args: ResolveArgs) -> Result<(), Failure> {
+    let ResolveArgs { instance, question, answer } = args;
+    let (body, key) = said(answer)?;
+    let advice = format!("with --key {key} trying again is safe: it is answered once");
+    let answered = asking.client.resolve(&instance.workflow, &instance.id, &question, &key, &body).await;
+    let answered = answered.map_err(|error| Failure::advising(error, &advice))?;
+    asking.print(&answered, |text| Ok(show::instance(&answer::read::<Instance>(text)?)))
+}
+
+/// The body of an answer, and its key: always chosen here, so that a lost answer can be repeated safely.
+fn said(args: AnswerArgs) -> Result<(Box<RawValue>, String), Failure> {
+    let AnswerArgs { choice, result, message, by, why, key } = args;
+    let mut body = Map::new();
+    let texts = [("choice", Some(choice)), ("message", message), ("by", by), ("why", why)];
+    body.extend(texts.into_iter().filter_map(|(field, text)| Some((field.to_owned(), text?.into()))));
+    let mut body = serde_json::to_string(&body).map_err(anyhow::Error::from)?;
+    if result.is_some() {
+        // As it is written: every digit is kept.
+        let output = read_json("--result", result.as_deref())?;
+        body.truncate(body.len() - 1);
+        body = format!("{body},\"output\":{}}}", output.get());
+    }
+    let body = RawValue::from_string(body).map_err(anyhow::Error::from)?;
+    Ok((body, key.unwrap_or_else(|| Uuid::now_v7().to_string())))
+}
+
+/// Answers one after another what can be answered like this. What somebody else has answered meanwhile is passed over; what fails ends
+/// it.
+async fn resolve_all(asking: &Asking, args: ResolveAllArgs) -> Result<(), Failure> {
+    let ResolveAllArgs { answer, workflow, kind, older_than, dry_run } = args;
+    let choice = answer.choice.clone();
+    let (body, key) = said(answer)?;
+    let advice = format!("with --key {key} trying again is safe: each is answered once");
+    let mut page = Questions { workflow, kind, older_than, limit: Some(PAGE), after: None };
+    let mut outcomes = Vec::new();
+    loop {
+        let list = asking.client.attention(&page).await.map_err(|error| Failure::advising(error, &advice))?;
+        let QuestionList { questions, next } = answer::read(&list.text)?;
+        for question in questions.into_iter().filter(|question| question.choices.contains(&choice)) {
+            let outcome = if dry_run {
+                "would be answered"
+            } else {
+                one(asking, &question, &format!("{key}.{}", question.question), &body, &advice).await?
+            };
+            outcomes.push((question, outcome));
+        }
+        let Some(next) = next else { break };
+        page.after = Some(next);
+    }
+    match asking.format {
+        Format::Json => {
+            let lines = outcomes.iter().map(|(question, outcome)| {
+                let Question { workflow, id, question, .. } = question;
+                json!({"workflow": workflow, "id": id, "question": question, "outcome": outcome})
+            });
+            print(&format!("{}\n", json!({ "questions": lines.collect::<Vec<_>>() })))
+        }
+        Format::Table => print(&show::answered(&outcomes)),
+    }
+}
+
+/// Answers one of many.
+async fn one(
+    asking: &Asking,
+    question: &Question,
+    key: &str,
+    body: &RawValue,
+    advice: &str,
+) -> Result<&'static str, Failure> {
+    let workflow = question.workflow.parse().map_err(anyhow::Error::from)?;
+    let id = question.id.parse().map_err(anyhow::Error::from)?;
+    match asking.client.resolve(&workflow, &id, &question.question, key, &body).await {
+        Ok(_) => Ok("answered"),
+        Err(Error::Problem(problem)) if PASSED_OVER.contains(&problem.code.as_str()) => {
+            Ok("not asked any more")
+        }
+        Err(error) => Err(Failure::advising(error, advice)),
+    }
+}

@@ -1,0 +1,186 @@
+//! Attempts that may not simply be made again: an entry says that one is about to begin, and it begins when its holder is fed that
+//! very entry (rules L5 to L8). One that another holder announced, and of which no entry says what came, is one of which nobody knows.
+
+use std::collections::{BTreeSet, HashSet};
+
+use everstep_protocol::{
+    Attempt, Call, Class, Epoch, SessionId,
+    journal::{Choice, Entry, Intended, Parked, Resolved, Withdrawn},
+};
+
+use super::{
+    Asked, Fed, Next, Replay,
+    made::{Made, State},
+    trouble::{is_changed, mismatch},
+};
+
+/// What a replay knows of such attempts beside their calls.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    /// The lease under which this replay runs; none if it never begins an attempt.
+    holder: Option<(SessionId, Epoch)>,
+    /// What the holder has announced and is yet to be fed. Each entry is taken for its own once, so that whatever is fed twice, or to
+    /// another body under the same lease, begins nothing twice.
+    announced: HashSet<(Call, Attempt)>,
+    /// Dropped calls of which an attempt was announced that has no outcome.
+    pub(super) unsettled: BTreeSet<u64>,
+}
+
+/// An announced attempt without an outcome.
+#[derive(Debug)]
+pub(super) struct Intent {
+    intended: Intended,
+    /// This holder announced it, under this lease.
+    own: bool,
+    /// This holder was told to begin it.
+    begun: bool,
+}
+
+impl Intent {
+    pub(super) fn is_of(&self, attempt: Attempt) -> bool {
+        self.intended.attempt == attempt
+    }
+}
+
+/// An attempt of a call that the body has dropped.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settled {
+    /// As it was announced.
+    pub intended: Intended,
+    /// It never began.
+    pub unused: bool,
+}
+
+impl Replay {
+    /// Under which lease this replay runs: what is announced under it may begin.
+    pub fn held_by(&mut self, session: SessionId, epoch: Epoch) {
+        self.ledger.holder = Some((session, epoch));
+        self.ledger.announced.clear();
+    }
+
+    /// Goes on for another replay of the same lease, which is thrown away: what that has announced is this one's.
+    pub fn inherit(&mut self, other: &mut Self) {
+        self.ledger.holder = other.ledger.holder;
+        self.ledger.announced = std::mem::take(&mut other.ledger.announced);
+    }
+
+    /// What the code says of a step's class, where it is not the default.
+    pub fn of_class(&mut self, number: u64, class: Class) {
+        if let Some(made) = self.calls.get_mut(&number) {
+            made.class = class;
+        }
+    }
+
+    /// Whether something was announced that is not on record yet.
+    #[must_use]
+    pub fn awaits_intents(&self) -> bool {
+        !self.ledger.announced.is_empty()
+    }
+
+    /// What is to be said of announced attempts of calls that the body has dropped, each told once. Call it when every entry is fed.
+    pub fn next_settled(&mut self) -> Vec<Settled> {
+        let unsettled = std::mem::take(&mut self.ledger.unsettled);
+        let intents = unsettled.iter().filter_map(|number| self.calls.get(number)?.intent.as_deref());
+        // What may be called again, or be found, need not be asked for.
+        let once = intents.filter(|intent| intent.intended.policy.class == Class::AtMostOnce);
+        once.map(|intent| Settled { intended: intent.intended.clone(), unused: intent.own && !intent.begun })
+            .collect()
+    }
+
+    /// What an entry says of an announced attempt of a call that the body has dropped.
+    pub(super) fn settles(&mut self, call: &Call, attempt: Attempt) {
+        let Some(number) = self.numbers.get(call) else { return };
+        if let Some(made) = self.calls.get_mut(number)
+            && made.state == State::Dropped
+            && made.intent.as_ref().is_some_and(|intent| intent.is_of(attempt))
+        {
+            made.intent = None;
+            self.ledger.unsettled.remove(number);
+        }
+    }
+
+    pub(super) fn intended(&mut self, entry: &Entry, intended: &Intended) -> Result<Fed, Parked> {
+        let build = self.build.clone();
+        let is_ours = self.ledger.holder == Some((intended.session, intended.epoch));
+        let own = is_ours && self.ledger.announced.remove(&(intended.call.clone(), intended.attempt));
+        let intent = Box::new(Intent { intended: intended.clone(), own, begun: false });
+        let Some((number, made)) = self.target(entry, &intended.call)? else {
+            if let Some(number) = self.numbers.get(&intended.call).copied()
+                && let Some(made) = self.calls.get_mut(&number)
+            {
+                made.intent = Some(intent);
+                self.ledger.unsettled.insert(number);
+            }
+            return Ok(Fed::Nothing);
+        };
+        let Asked::Step(input) = made.asked else {
+            return Err(mismatch(entry, &format!("the code calls {} as {}", intended.call, made.asked)));
+        };
+        let recorded = (intended.input, Some(&intended.build));
+        made.input_changed = is_changed(entry, &intended.call, (input, &build), recorded)?;
+        made.pinned.get_or_insert((intended.key, intended.policy));
+        made.attempt = made.attempt.max(intended.attempt);
+        made.intent = Some(intent);
+        made.state = State::Ready;
+        self.ready.insert(number);
+        Ok(Fed::Nothing)
+    }
+
+    pub(super) fn withdrawn(&mut self, entry: &Entry, withdrawn: &Withdrawn) -> Result<Fed, Parked> {
+        let Some((number, made)) = self.target(entry, &withdrawn.call)? else {
+            return Ok(Fed::Nothing);
+        };
+        if made.intent.as_ref().is_none_or(|intent| !intent.is_of(withdrawn.attempt)) {
+            return Err(mismatch(entry, &format!("no attempt of {} was to begin", withdrawn.call)));
+        }
+        made.intent = None;
+        made.state = State::Ready;
+        self.ready.insert(number);
+        Ok(Fed::Nothing)
+    }
+
+    /// A person has decided. A remote step that is run again goes on waiting: the coordinator runs it.
+    pub(super) fn resolved(&mut self, entry: &Entry, resolved: &Resolved) -> Result<Fed, Parked> {
+        let Some((number, made)) = self.target(entry, &resolved.call)? else {
+            return Ok(Fed::Nothing);
+        };
+        if made.state != State::Waiting || !matches!(made.asked, Asked::Step(_) | Asked::Remote(_)) {
+            return Err(mismatch(entry, &format!("{} does not wait for a person", resolved.call)));
+        }
+        let result = match &resolved.choice {
+            Choice::Done(output) => Ok(output.clone()),
+            Choice::Fail(failure) => Err(failure.clone()),
+            Choice::Again if matches!(made.asked, Asked::Remote(_)) => return Ok(Fed::Nothing),
+            Choice::Again => {
+                made.state = State::Ready;
+                self.ready.insert(number);
+                return Ok(Fed::Nothing);
+            }
+        };
+        self.drifted += u64::from(made.input_changed);
+        self.calls.remove(&number);
+        self.changed.remove(&number);
+        Ok(Fed::Resolve { number, result })
+    }
+}
+
+impl Ledger {
+    /// What follows for a call that may go on, if each of its attempts is announced.
+    pub(super) fn next(&mut self, made: &mut Made, number: u64) -> Vec<Next> {
+        if let Some(intent) = &mut made.intent {
+            let attempt = intent.intended.attempt;
+            if intent.own && !intent.begun {
+                intent.begun = true;
+                return vec![Next::Start(made.start(number, attempt))];
+            }
+            let (class, epoch) = (intent.intended.policy.class, intent.intended.epoch);
+            if class == Class::AtMostOnce {
+                return vec![Next::Unknown(made.start(number, attempt), epoch)];
+            }
+            // It may have taken effect, which the next attempt looks for.
+            return vec![Next::Charge(made.start(number, attempt))];
+        }
+        self.announced.insert((made.call.clone(), made.attempt));
+        vec![Next::Intend(made.start(number, made.attempt))]
+    }
+}
