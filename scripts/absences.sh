@@ -36,6 +36,12 @@ for crate in everstep everstep-coordinator; do
   done < <(tree --package "$crate" --edges normal,build | awk 'NF { print $1 }' | grep -xE "$dev_only" | sort -u)
 done
 
+# Whoever only describes HTTP calls, as workflows do, brings along no client.
+while read -r name; do
+  breach "everstep-http without its worker depends on $name: cargo tree -p everstep-http --no-default-features -i $name"
+done < <(cargo tree "${locked[@]}" --quiet --package everstep-http --no-default-features --target all --prefix none \
+  --format '{p}' --edges normal,build | awk 'NF { print $1 }' | grep -xE 'hyper|hyper-util|rustls|lapin|everstep' | sort -u)
+
 # The product's binary runs the example workflows in `dev`, but is no test.
 while read -r name; do
   breach "everstep-cli depends on $name: cargo tree -p everstep-cli -i $name --edges normal,build"
