@@ -33,10 +33,8 @@ impl From<tokio_postgres::Error> for MigrateError {
 /// transaction. With a schema it is made too, if it is not there; without one the search path decides.
 #[must_use]
 pub fn migration(schema: Option<&Schema>) -> String {
-    let mut sql = HEAD.to_owned() + LOCK;
-    if let Some(schema) = schema {
-        sql += &format!("CREATE SCHEMA IF NOT EXISTS {schema};\n\n");
-    }
+    let made = schema.map(|schema| format!("CREATE SCHEMA IF NOT EXISTS {schema};\n\n")).unwrap_or_default();
+    let mut sql = [HEAD, LOCK, &made].concat();
     for (at, migration) in MIGRATIONS.iter().enumerate() {
         if at > 0 {
             sql.push('\n');
