@@ -155,6 +155,10 @@ pub fn request(method: impl Into<String>, url: impl Into<String>) -> Request {
 
 impl Request {
     /// Adds a pair to the query. It is escaped here.
+    #[allow(
+        clippy::needless_pass_by_value,
+        reason = "reads better at the call, where values are literals and numbers"
+    )]
     pub fn query(mut self, name: impl Into<String>, value: impl ToString) -> Self {
         self.query.push((name.into(), value.to_string()));
         self

@@ -40,7 +40,7 @@ async fn way(url: &str, at: Break, armed: Arc<AtomicBool>) -> String {
 }
 
 async fn pass(mut client: TcpStream, mut server: TcpStream, at: Break, armed: Arc<AtomicBool>) {
-    let (mut up, mut down) = ([0; 65_536], [0; 65_536]);
+    let (mut up, mut down) = ([0; 4_096], [0; 4_096]);
     let mut committing = false;
     loop {
         tokio::select! {
@@ -90,11 +90,11 @@ async fn l12_a_lost_answer_to_the_commit_is_unknown_and_the_next_attempt_finds_o
 async fn l12_a_connection_that_is_killed_before_the_commit_has_written_nothing() {
     let rig = Rig::new().await;
     let mut client = rig.client().await;
-    let killer = rig.client().await;
+    let observer = rig.client().await;
     let killed = once(step(1, 1), &mut client, async |tx| {
         let id = pay(tx, 7).await?;
         let pid: i32 = tx.query_one("SELECT pg_backend_pid()", &[]).await?.get(0);
-        killer.execute("SELECT pg_terminate_backend($1, 10000)", &[&pid]).await?;
+        observer.execute("SELECT pg_terminate_backend($1, 10000)", &[&pid]).await?;
         Ok::<i64, Error>(id)
     });
     let killed = killed.await.unwrap_err();

@@ -124,7 +124,7 @@ impl Attempt<'_> {
     /// The answer of the look, if it says that the call was made already.
     async fn look(&mut self, look: &Look, plan: &Plan) -> Result<Option<Response>, everstep_sdk::Error> {
         let began = Instant::now();
-        let found = self.ask(look, plan).await.map_err(outcome::look_failed);
+        let found = self.ask(look, plan).await.map_err(|error| outcome::look_failed(&error));
         let word = match &found {
             Ok(Some(_)) => "found",
             Ok(None) => "absent",
@@ -143,11 +143,10 @@ impl Attempt<'_> {
         let answer = self.inner.wire.exchange(sending, wanted, deadline).await;
         let answer = answer.map_err(|fault| outcome::fault(&what, fault, &self.redactor))?;
         match (answer.status, meaning(answer.status, &[])) {
-            (StatusCode::NOT_FOUND, _) => Ok(None),
             (StatusCode::OK, _) if is_as_said(look.when.as_ref(), &answer) => {
                 self.response(&what, &answer, plan).map(Some)
             }
-            (StatusCode::OK, _) => Ok(None),
+            (StatusCode::OK | StatusCode::NOT_FOUND, _) => Ok(None),
             (_, Meaning::Elsewhere) => {
                 Err(outcome::redirect(&what, &answer, "a look does not follow", &self.redactor))
             }

@@ -108,7 +108,7 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
     )
 }
 
-/// Only what is given out as global unicast, less what has a special purpose in it: 2001::/23 with Teredo, documentation, and
+/// Only what is given out as global unicast, less what has a special purpose in it: `2001::/23` with Teredo, documentation, and
 /// 6to4, which wraps IPv4 addresses.
 fn is_public_v6(address: Ipv6Addr) -> bool {
     let [first, second, ..] = address.segments();

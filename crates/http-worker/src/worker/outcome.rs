@@ -76,10 +76,10 @@ pub(super) fn redirect(what: &str, answer: &Answer, why: &str, redactor: &Redact
 }
 
 /// A look before the call failed: the call itself was not made.
-pub(super) fn look_failed(error: Error) -> Error {
+pub(super) fn look_failed(error: &Error) -> Error {
     let (permanent, retry_after, message) =
         (error.is_permanent(), error.as_ref().retry_after, error.message().to_owned());
-    let call = CallError { sent: Sent::No, ..CallError::of(&error).unwrap_or(CallError::new(Sent::No)) };
+    let call = CallError { sent: Sent::No, ..CallError::of(error).unwrap_or(CallError::new(Sent::No)) };
     let message = format!("the look before the call failed, so the call was not made: {message}");
     let name =
         if matches!(error.name(), name::INVALID | name::NOT_ALLOWED) { error.name() } else { name::NOT_SENT };

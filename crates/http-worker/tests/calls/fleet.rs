@@ -117,7 +117,7 @@ async fn l03_the_process_serves_a_fleet_shows_its_counters_and_stops() {
         message: None,
     };
     handle.start(start).await.unwrap();
-    let ended = tokio::time::timeout(Duration::from_secs(60), async {
+    let ended = tokio::time::timeout(Duration::from_mins(1), async {
         loop {
             let view = store.instance(&name).await.unwrap().unwrap();
             if view.ended_at.is_some() {

@@ -65,7 +65,7 @@ async fn l03_a_redirect_is_a_permanent_error_unless_it_may_be_followed() {
         let post = rig.call(post(&at).text("x").follow_redirects(1)).await;
         match status {
             301 | 302 => {
-                assert_eq!(post.unwrap_err().name(), name::REDIRECT, "nobody knows what becomes of a POST")
+                assert_eq!(post.unwrap_err().name(), name::REDIRECT, "nobody knows what becomes of a POST");
             }
             303 => assert_eq!(post.unwrap().text().unwrap(), "GET "),
             _ => assert_eq!(post.unwrap().text().unwrap(), "POST x"),

@@ -2,7 +2,10 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use everstep_http::{Sent, name, post, worker::Settings};
+use everstep_http::{
+    Sent, name, post,
+    worker::{Secrets, Settings},
+};
 use rustls::{
     ServerConfig,
     crypto::ring,
@@ -50,7 +53,7 @@ async fn a_file_of_certificates_that_has_none_is_refused() {
     std::fs::write(&empty, "").unwrap();
     for ca_file in [empty, dir.path().join("gone.pem")] {
         let settings = Settings { ca_file: Some(ca_file), ..Settings::default() };
-        let error = everstep_http::worker::HttpCalls::new(&settings, Default::default()).unwrap_err();
+        let error = everstep_http::worker::HttpCalls::new(&settings, Secrets::default()).unwrap_err();
         assert!(error.to_string().contains("calls.ca_file"), "{error}");
     }
 }
