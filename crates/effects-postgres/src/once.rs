@@ -1,6 +1,6 @@
 //! A write that happens once under the key of its step.
 
-use everstep_protocol::{Payload, key::Fingerprint};
+use everstep_protocol::{Failure, Payload, Sent, key::Fingerprint};
 use everstep_sdk::{Error, Step};
 use serde::{Serialize, de::DeserializeOwned};
 use tokio_postgres::{
@@ -124,7 +124,7 @@ impl<'a> Once<'a> {
             if let Some(isolation) = self.isolation {
                 begin = begin.isolation_level(isolation);
             }
-            let transaction = begin.start().await.map_err(|error| database(&error))?;
+            let transaction = begin.start().await.map_err(|error| before(&error))?;
             match self.claim(&transaction).await {
                 Ok(Some(Claim::Ours)) => {
                     let output = self.written(&transaction, write, Numbers::Compared).await?;
@@ -138,7 +138,7 @@ impl<'a> Once<'a> {
                 }
                 Ok(None) => {}
                 Err(error) if is_race(&error) && tries < TRIES => {}
-                Err(error) => return Err(database(&error)),
+                Err(error) => return Err(before(&error)),
             }
             tries += 1;
             if tries > TRIES {
@@ -156,7 +156,7 @@ impl<'a> Once<'a> {
         F: AsyncFnOnce(&Transaction<'_>) -> Result<T, E>,
     {
         for _ in 0..TRIES {
-            match self.claim(transaction).await.map_err(|error| database(&error))? {
+            match self.claim(transaction).await.map_err(|error| before(&error))? {
                 Some(Claim::Ours) => return self.written(transaction, write, Numbers::Ignored).await,
                 Some(Claim::Found { input, output }) => return self.found(input.as_deref(), output),
                 None => {}
@@ -265,6 +265,14 @@ fn is_race(error: &tokio_postgres::Error) -> bool {
 
 fn nothing_written(reason: &str) -> Error {
     Error::failed(format!("{reason}; nothing was written, trying again is safe")).named(name::DATABASE)
+}
+
+/// The same before the write was called: a step that is called at most once may be tried again too (rule L9). Once it was called
+/// that is for its author to say, since it may have done other things than to write here.
+fn before(error: &tokio_postgres::Error) -> Error {
+    let mut failure = Failure::from(database(error));
+    failure.sent = Sent::No;
+    Error::from_failure(failure)
 }
 
 /// A statement of ours failed before the commit, which ends the transaction.

@@ -72,6 +72,7 @@ async fn l12_a_lost_answer_to_the_commit_is_unknown_and_the_next_attempt_finds_o
         let mut client = connect(&way(&rig.installation.postgres, at, armed.clone()).await).await;
         let lost = once(step(1, 1), &mut client, async |tx| pay(tx, 7).await).await.unwrap_err();
         assert_eq!((lost.name(), lost.is_permanent()), (name::UNKNOWN, false), "{at:?}: {lost}");
+        assert!(!lost.is_without_effect());
         let written = i64::from(at == Break::AfterCommit);
         assert_eq!(rig.counts().await, (written, written), "{at:?}");
         let ran = AtomicBool::new(false);

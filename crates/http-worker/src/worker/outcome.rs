@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use everstep_protocol::{Millis, Payload};
+use everstep_protocol::{Failure, Millis, Payload};
 use everstep_sdk::Error;
 use http::{HeaderMap, HeaderName, StatusCode, header};
 use serde_json::value::RawValue;
@@ -91,9 +91,15 @@ pub(super) fn look_failed(error: &Error) -> Error {
     }
 }
 
-/// The one place that says of an error whether anything was sent: its name and its data do.
+/// The one place that says of an error whether anything was sent: in its data, for the workflow, and by the mark that lets a step that is
+/// called at most once be tried again (rule L9).
 fn marked(error: Error, call: CallError) -> Error {
-    error.with_data(call)
+    let is_unsent = call.sent == Sent::No;
+    let mut failure = Failure::from(error.with_data(call));
+    if is_unsent {
+        failure.sent = everstep_protocol::Sent::No;
+    }
+    Error::from_failure(failure)
 }
 
 fn answered(answer: &Answer, redactor: &Redactor) -> CallError {

@@ -101,6 +101,11 @@ pub(crate) struct Failed {
 impl Failed {
     pub(crate) fn of(error: &Error) -> Self {
         let CallError { sent, status, body } = CallError::of(error).unwrap();
+        assert_eq!(
+            error.is_without_effect(),
+            sent == Sent::No,
+            "the mark says what the data says: {error:?}"
+        );
         Self {
             name: error.name().to_owned(),
             message: error.message().to_owned(),
