@@ -106,6 +106,13 @@ pub enum Command {
     Rejected(RejectedCommand),
     /// Print the effective settings as TOML, secrets masked
     Settings(SettingsArgs),
+    /// Print the SQL that makes the table of effects in a database of your own, for steps that write to it; see
+    /// docs/guides/database-writes.md
+    EffectsMigration {
+        /// The schema of the table, made if absent; without it the search path of whoever runs the SQL decides
+        #[arg(long)]
+        schema: Option<everstep_postgres::Schema>,
+    },
     /// Print a completion script for a shell
     Completions {
         /// Which shell

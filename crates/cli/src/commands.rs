@@ -47,6 +47,7 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Check(options) => check::run(options).await,
         Command::Rejected(command) => rejected::run(&Asking::new(&global)?, command).await,
         Command::Settings(args) => settings::run(&global, &args),
+        Command::EffectsMigration { schema } => print(&everstep_postgres::migration(schema.as_ref())),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "everstep", &mut script);

@@ -53,6 +53,15 @@ fn help_says_what_exit_codes_mean() {
 }
 
 #[test]
+fn l12_the_migration_of_effects_is_printed() {
+    let rig = Rig::new(Vec::new());
+    assert_snapshot!("effects_migration", rig.run(&["effects-migration", "--schema", "billing"]));
+    let plain = rig.output(&["effects-migration"]);
+    assert_eq!(String::from_utf8_lossy(&plain.stdout), everstep_postgres::migration(None));
+    assert_eq!(rig.output(&["effects-migration", "--schema", ""]).status.code(), Some(2));
+}
+
+#[test]
 fn completions_are_printed() {
     let output = Rig::new(Vec::new()).output(&["completions", "bash"]);
     assert!(output.status.success());

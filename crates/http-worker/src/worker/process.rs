@@ -1,0 +1,149 @@
+//! The process `everstep-http-worker`: settings, logs, metrics, and a worker of the fleet that serves one function.
+
+mod metrics_page;
+mod settings;
+mod sources;
+
+use std::{ffi::OsString, path::PathBuf, process::ExitCode};
+
+use anyhow::Context;
+use clap::Parser;
+use everstep_worker::Metrics as WorkerMetrics;
+use prometheus::Registry;
+use tracing_subscriber::EnvFilter;
+
+use super::{HttpCalls, Metrics, SystemResolver};
+use crate::FUNCTION;
+
+pub use settings::{Amqp, Log, LogFormat, MetricsPage, ProcessSettings, SecretSources, WorkerPart};
+pub use sources::Sources;
+
+/// Makes HTTP calls for the remote steps of a pool.
+#[derive(Debug, Parser)]
+#[command(name = "everstep-http-worker", version)]
+struct Arguments {
+    /// A file of settings in TOML; environment variables go before it
+    #[arg(long, env = "EVERSTEP_CONFIG", hide_env_values = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where to serve /metrics and /healthz; default from the settings
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
+    /// A host that may be called, beside those of the settings; may be given several times
+    #[arg(long = "host", value_name = "HOST")]
+    hosts: Vec<String>,
+    /// Check the settings and stop
+    #[arg(long)]
+    check: bool,
+}
+
+/// Runs the command line until the process is told to stop. The exit code is 0 after a stop, 1 if the worker failed, 2 if the
+/// command line or the settings cannot be used.
+pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let arguments = match Arguments::try_parse_from(args) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Help and version are errors to clap; if nobody reads them there is nobody to tell.
+            drop(error.print());
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        }
+    };
+    let check = arguments.check;
+    let settings = match read(arguments) {
+        Ok(settings) => settings,
+        Err(problems) => {
+            say("the settings cannot be used");
+            for problem in problems {
+                say(&format!("  {problem}"));
+            }
+            return ExitCode::from(2);
+        }
+    };
+    if check {
+        return ExitCode::SUCCESS;
+    }
+    let outcome = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(anyhow::Error::from)
+        .and_then(|runtime| runtime.block_on(run(settings)));
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            say(&format!("{error:#}"));
+            ExitCode::from(1)
+        }
+    }
+}
+
+#[allow(clippy::print_stderr, reason = "what a command says of itself")]
+fn say(line: &str) {
+    eprintln!("everstep-http-worker: {line}");
+}
+
+fn read(arguments: Arguments) -> Result<ProcessSettings, Vec<String>> {
+    let listen = arguments.listen.map(|listen| ("metrics.listen", listen)).into_iter().collect();
+    let mut settings = ProcessSettings::load(&Sources::of_process(arguments.config, listen))?;
+    let mut problems = Vec::new();
+    for host in arguments.hosts {
+        match host.parse() {
+            Ok(host) => settings.calls.hosts.push(host),
+            Err(error) => problems.push(format!("--host: {error}")),
+        }
+    }
+    problems.extend(settings.validate());
+    if problems.is_empty() { Ok(settings) } else { Err(problems) }
+}
+
+async fn run(settings: ProcessSettings) -> anyhow::Result<()> {
+    log(&settings.log)?;
+    let registry = Registry::new();
+    let counters = (WorkerMetrics::new(&registry)?, Metrics::new(&registry)?);
+    let secrets = settings.secrets();
+    let calls = HttpCalls::with(&settings.calls, secrets, std::sync::Arc::new(SystemResolver), counters.1)?;
+    if settings.calls.hosts.is_empty() {
+        tracing::warn!("calls.hosts is empty, so every call will be refused");
+    }
+    let page = match settings.metrics.listen {
+        Some(listen) => Some(
+            metrics_page::serve(listen, registry)
+                .await
+                .with_context(|| format!("cannot serve metrics at {listen}"))?,
+        ),
+        None => None,
+    };
+    let part = settings.worker;
+    let mut worker = everstep::fleet(settings.amqp.url.reveal())
+        .function(FUNCTION, calls.function())
+        .namespace(&part.namespace)
+        .settings(|worker| {
+            worker.slots = part.slots;
+            worker.prefetch = part.prefetch;
+            worker.report_queues = part.report_queues;
+            worker.shutdown_grace = part.shutdown_grace.to_std();
+            worker.metrics = counters.0;
+        });
+    for pool in &part.pools {
+        worker = worker.pool(pool);
+    }
+    if let Some(build) = &part.build {
+        worker = worker.build(build);
+    }
+    let outcome = worker.run().await;
+    if let Some(page) = page {
+        page.stop().await;
+    }
+    Ok(outcome?)
+}
+
+fn log(log: &Log) -> anyhow::Result<()> {
+    // lapin logs each returned message with its payload.
+    let filter = EnvFilter::builder()
+        .parse(format!("lapin::returned_messages=error,{}", log.level))
+        .context("log.level is refused")?;
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let begun = match log.format {
+        LogFormat::Text => lines.try_init(),
+        LogFormat::Json => lines.json().try_init(),
+    };
+    begun.map_err(|error| anyhow::anyhow!("logging was begun before: {error}"))
+}
