@@ -112,7 +112,8 @@ impl StartError {
             Self::ContentType(_) => "content_type",
             Self::Body(_) => "body",
             Self::Field(_) => "unknown_field",
-            Self::TokenTwice | Self::Hook(HookError::Metadata { .. } | HookError::Json(_)) => "hook",
+            Self::TokenTwice
+            | Self::Hook(HookError::Metadata { .. } | HookError::Json(_) | HookError::Schema(_)) => "hook",
             Self::Name(_) | Self::Attributes(AttributeError::Name(_)) | Self::Hook(HookError::Token(_)) => {
                 "name"
             }
@@ -258,7 +259,7 @@ fn of_token(hook: Option<StartHook>, token: Option<String>) -> Result<Option<Sta
         (hook, None) => Ok(hook),
         (None, Some(token)) => {
             let token = crate::Token::new(token).map_err(HookError::Token)?;
-            Ok(Some(StartHook { token, retention: None, metadata: None }))
+            Ok(Some(StartHook::new(token)))
         }
         (Some(_), Some(_)) => Err(StartError::TokenTwice),
     }

@@ -3,7 +3,7 @@
 use everstep_protocol::{
     HookId, Position,
     hook::{HookRetention, Registration},
-    journal::{Awaiting, Fact, HookOutcome, Opened, Received, Registered, TakenOver, Wait},
+    journal::{Awaiting, Fact, HookOutcome, Opened, Received, Registered, Reply, TakenOver, Wait},
 };
 
 use super::{
@@ -20,6 +20,7 @@ impl Line {
             retention: hook.retention.map(|retention| retention.to_string()),
             payload: hook.metadata.as_ref().map(raw),
             webhook: hook.webhook.clone(),
+            schema: hook.schema.as_ref().map(raw),
             force: hook.force,
             ..self
         }
@@ -28,6 +29,16 @@ impl Line {
     pub(super) fn of_awaiting(self, awaiting: &Awaiting) -> Self {
         let (token, hook) = (Some(awaiting.token.clone()), Some(awaiting.hook.to_string()));
         Self { wait: Some("payload".to_owned()), token, hook, ..self }
+    }
+
+    pub(super) fn of_reply(self, reply: &Reply) -> Self {
+        Self {
+            wait: Some("reply".to_owned()),
+            token: Some(reply.token.clone()),
+            event: Some(reply.id.clone()),
+            response: Some(reply.response.clone()),
+            ..self
+        }
     }
 
     pub(super) fn of_registered(self, outcome: &HookOutcome) -> Self {
@@ -100,13 +111,19 @@ impl Line {
 
     pub(super) fn opened_hook(self) -> Result<Opened, String> {
         let token = need("token", self.token)?;
-        let wait = if self.wait.as_deref() == Some("payload") {
-            Wait::Payload(Awaiting { hook: id("hook", self.hook)?, token })
-        } else {
-            let retention = self.retention.map(|text| HookRetention::parse(&text)).transpose()?;
-            let metadata = self.payload.as_deref().map(payload).transpose()?;
-            let (webhook, force) = (self.webhook, self.force);
-            Wait::Hook(Registration { token, retention, metadata, webhook, force })
+        let wait = match self.wait.as_deref() {
+            Some("payload") => Wait::Payload(Awaiting { hook: id("hook", self.hook)?, token }),
+            Some("reply") => {
+                let (id, response) = (need("event", self.event)?, need("response", self.response)?);
+                Wait::Reply(Reply { token, id, response })
+            }
+            _ => {
+                let retention = self.retention.map(|text| HookRetention::parse(&text)).transpose()?;
+                let metadata = self.payload.as_deref().map(payload).transpose()?;
+                let schema = self.schema.as_deref().map(payload).transpose()?;
+                let (webhook, force) = (self.webhook, self.force);
+                Wait::Hook(Registration { token, retention, metadata, webhook, force, schema })
+            }
         };
         let called_after = Position(need("called_after", self.called_after)?);
         Ok(Opened { call: need("call", self.call)?, called_after, wait, build: self.build })

@@ -118,9 +118,8 @@ fn h05_h06_h16_a_start_with_a_token_is_resumed_before_it_has_run_and_keeps_it_af
     };
     TestKit::new().workflow_fn("kept", kept).run(async |kit| {
         let hook = StartHook {
-            token: "order:1".parse().unwrap(),
             retention: Some(HookRetention::parse("2 days").unwrap()),
-            metadata: None,
+            ..StartHook::new("order:1".parse().unwrap())
         };
         let run = match kit.start_with_hook("kept", hook, &1).await.unwrap() {
             HookStart::Started(run) => run,

@@ -230,7 +230,7 @@ fn h23_the_retention_of_the_start_is_void_when_the_guard_ends_with_the_body() {
         });
         let mut rig = Rig::new(registry);
         let retention = Some(HookRetention::For(Millis(60_000)));
-        let hook = StartHook { token: "t".parse().unwrap(), retention, metadata: None };
+        let hook = StartHook { retention, ..StartHook::new("t".parse().unwrap()) };
         rig.uid = rig.co.start_with("w", &Payload::null(), Some(hook));
         assert_eq!(rig.output::<u64>(), 1);
         assert_eq!(rig.co.holder("t").is_some(), keeps);
