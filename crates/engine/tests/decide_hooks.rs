@@ -530,6 +530,27 @@ fn h57_a_schema_that_cannot_be_used_refuses_the_hook() {
     assert!(unusable.contains("no such type") && unusable.contains("again"), "{unusable}");
 }
 
+/// Between the look-up, for which the payload was checked, and the decision the hook was let go and its token claimed again, with
+/// another schema: that is another hook.
+#[test]
+fn h57_what_was_checked_for_another_hook_is_not_kept() {
+    let mut store = Store::held();
+    store.report(|report| report.opened.push(creates(1, registration("t"))));
+    let looked_at = store.tables.hooks[&key("t")].id;
+    store.report(|report| report.closed.push(lets_go(1, "t", 2)));
+    let schema = Some(json(r#"{"type":"null"}"#));
+    store.report(|report| report.opened.push(creates(2, Registration { schema, ..registration("t") })));
+    let out = store.tell(payload("t", looked_at, "r-1", 1));
+    assert_eq!((out.answer(), out.entries()), (Answer::Moved, vec![]));
+    assert!(store.tables.events.is_empty());
+    let now = store.tables.hooks[&key("t")].id;
+    assert_eq!(
+        store.tell(payload("t", now, "r-1", 1)).answer(),
+        Answer::Done,
+        "nothing was kept under its id"
+    );
+}
+
 #[test]
 fn h58_an_answer_of_the_code_is_kept_with_its_request_and_told_and_the_first_one_stays() {
     let answers = |count, status| {

@@ -299,6 +299,12 @@ impl Embedded {
         Ok(self.handle.store().hook(&Namespace::default(), &Token::new(token)?).await?)
     }
 
+    /// Tokens that somebody has or keeps, after this one, in their order: at most 200.
+    pub async fn hooks(&self, after: Option<&str>, limit: u32) -> Result<Vec<HookView>, EmbeddedError> {
+        let after = after.map(Token::new).transpose()?;
+        Ok(self.handle.store().hooks(&Namespace::default(), after.as_ref(), limit.min(200)).await?)
+    }
+
     /// What the store says of an instance.
     pub async fn instance(&self, workflow: &str, id: &str) -> Result<Option<InstanceView>, EmbeddedError> {
         Ok(self.handle.store().instance(&name(workflow, id)?).await?)
