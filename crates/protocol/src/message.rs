@@ -12,7 +12,8 @@ use crate::{
     SessionId, StepKey, Timestamp, Token, WorkflowName,
     hook::Registration,
     journal::{
-        Awaiting, Child, Closed, Compensated, End, Entry, Marks, Other, Parked, Remote, Reply, Sending, Withdrawn,
+        Awaiting, Child, Closed, Compensated, End, Entry, Marks, Other, Parked, Remote, Reply, Sending,
+        Withdrawn,
     },
     limits::Limits,
 };

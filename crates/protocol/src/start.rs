@@ -369,6 +369,23 @@ mod tests {
     }
 
     #[test]
+    fn h57_a_start_names_the_schema_of_its_hook() {
+        let body = r##"{"workflow":"w","hook":{"token":"t","schema":{"items":{"$ref":"#/$defs/a"},"$defs":{"a":true}}}}"##;
+        let packed =
+            rmp_serde::to_vec_named(&serde_json::from_str::<serde_json::Value>(body).unwrap()).unwrap();
+        let hook = parse(body).unwrap().hook.unwrap();
+        assert!(hook.schema.is_some());
+        let same = StartMessage::parse(Encoding::MessagePack, &packed, LIMIT).unwrap().hook.unwrap();
+        let value = |hook: &StartHook| {
+            hook.schema.as_ref().map(|schema| schema.decode::<serde_json::Value>().unwrap())
+        };
+        assert_eq!(value(&hook), value(&same));
+        let outside = r#"{"workflow":"w","hook":{"token":"t","schema":{"$ref":"https://example.com"}}}"#;
+        let refused = parse(outside).unwrap_err();
+        assert!(refused.code() == "hook" && refused.to_string().contains("example.com"), "{refused}");
+    }
+
+    #[test]
     fn h01_a_start_names_the_token_of_its_hook() {
         let body =
             r#"{"workflow":"fulfil","hook":{"token":"order:1","retention":"1 day","metadata":{"by": 1.50}}}"#;

@@ -133,3 +133,44 @@ impl Line {
 fn id(field: &str, text: Option<String>) -> Result<HookId, String> {
     need(field, text)?.parse().map_err(|error| format!("{field}: {error}"))
 }
+
+#[cfg(test)]
+mod tests {
+    //! Proves that what an export says of webhooks and their answers is read back as it was. Not: what the code makes of it.
+    use everstep_protocol::{
+        Call, CallKind, Payload, Timestamp,
+        hook::{Carried, Method, Webhook, WebhookResponse},
+        journal::Entry,
+    };
+
+    use super::*;
+
+    #[test]
+    fn p43_webhooks_schemas_and_answers_come_back_as_they_were() {
+        let call = |kind| Call { kind, name: "pay".parse().unwrap(), count: 1 };
+        let token = || "t".parse().unwrap();
+        let headers = vec![("x-order".to_owned(), "17".to_owned())];
+        let response = WebhookResponse {
+            status: 201,
+            headers: headers.clone(),
+            body: Some("/wA=".to_owned()),
+            base64: true,
+        };
+        let webhook = Webhook {
+            methods: vec![Method::Get, Method::Put],
+            carries: Carried::RawRequest,
+            headers,
+            ..Webhook::default()
+        };
+        let schema = Some(Payload::from_text(r#"{"const":1.50}"#).unwrap());
+        let hook = Registration { webhook: Some(webhook), schema, ..Registration::new(token()) };
+        let reply = Reply { token: token(), id: "r-1".to_owned(), response };
+        for (kind, wait) in [(CallKind::Hook, Wait::Hook(hook)), (CallKind::Reply, Wait::Reply(reply))] {
+            let opened = Opened { call: call(kind), called_after: Position(1), wait, build: None };
+            let entry = Entry { position: Position(2), at: Timestamp(0), fact: Fact::Opened(opened) };
+            let text = serde_json::to_string(&Line::of(&entry)).unwrap();
+            let read: Line = serde_json::from_str(&text).unwrap();
+            assert_eq!(read.entry(), Ok(entry), "{text}");
+        }
+    }
+}

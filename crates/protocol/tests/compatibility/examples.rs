@@ -11,8 +11,8 @@ use everstep_protocol::{
     journal::{
         Attempted, Awaiting, Cancelled, Child, Choice, Closed, Compensated, Compensating, Delivered, End,
         Entry, Fact, HookOutcome, Intended, Lost, Marks, Opened as OpenedWait, Other, Outcome, ParkCode,
-        Parked, Patched, Progress, Received, Registered, Remote, Reply, Resolved, Returned, Reusable, Rollback,
-        Sending, Started, TakenOver, Undone, UndoneEnd, Wait, Withdrawn,
+        Parked, Patched, Progress, Received, Registered, Remote, Reply, Resolved, Returned, Reusable,
+        Rollback, Sending, Started, TakenOver, Undone, UndoneEnd, Wait, Withdrawn,
     },
     limits::Limits,
     message::{

@@ -393,6 +393,6 @@ fn h58_requests_are_answered_the_same_wherever_the_worker_crashes() {
     let mut rig = begin();
     let came: Came = rig.output();
     assert!(came.iter().all(|(_, again)| again.as_deref() == Some("Invalid")), "{came:?}");
-    assert!(came.iter().map(|(text, _)| text.parse().unwrap()).eq(0..REQUESTS), "{came:?}");
+    assert!(came.iter().map(|(text, _)| text.parse::<u64>().unwrap()).eq(0..REQUESTS), "{came:?}");
     crash_at_any_move_of(begin, &came);
 }
