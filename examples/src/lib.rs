@@ -8,5 +8,6 @@ pub mod guide;
 pub mod orders;
 pub mod payment;
 pub mod policies;
+pub mod webhooks;
 
 pub use fulfil::registry;

@@ -188,11 +188,13 @@ CREATE TABLE event (
     call bytea CHECK (octet_length(call) = 16),
     fingerprint bytea NOT NULL CHECK (octet_length(fingerprint) = 32),
     payload text,
+    reply bytea,
     PRIMARY KEY (instance, type, sequence),
     CONSTRAINT unread_has_no_call CHECK (unread = (call IS NULL)),
     CONSTRAINT a_payload_is_here_or_in_the_journal CHECK ((payload IS NULL) = (position IS NOT NULL)),
     CONSTRAINT a_place_is_whole CHECK ((position IS NULL) = (run IS NULL))
 );
+COMMENT ON COLUMN event.reply IS 'MessagePack: what the code has answered the request of a webhook';
 CREATE UNIQUE INDEX event_by_id ON event (instance, app_id, event_id) WHERE event_id <> '';
 CREATE INDEX event_unread ON event (instance, type, sequence) WHERE unread;
 CREATE INDEX event_unread_by_key ON event (instance, type, key, sequence) WHERE unread AND key <> '';
@@ -274,12 +276,14 @@ CREATE TABLE hook (
     from_name text COLLATE "C",
     metadata text,
     webhook bytea,
+    schema text,
     PRIMARY KEY (namespace, token),
     CONSTRAINT what_is_kept_has_a_time CHECK (NOT ended OR retain_until IS NOT NULL),
     CONSTRAINT whom_it_was_taken_from_is_whole CHECK ((from_workflow IS NULL) = (from_name IS NULL))
 ) WITH (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000);
 COMMENT ON COLUMN hook.ended IS 'the owner has ended and keeps it by its retention alone';
 COMMENT ON COLUMN hook.webhook IS 'MessagePack: what it answers whoever resumes it over HTTP without an access token';
+COMMENT ON COLUMN hook.schema IS 'JSON Schema that every payload fits before it is kept';
 CREATE INDEX hook_by_instance ON hook (instance);
 CREATE INDEX hook_kept ON hook (retain_until) WHERE ended;
 

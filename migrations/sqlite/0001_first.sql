@@ -162,6 +162,8 @@ CREATE TABLE event (
     run         INTEGER,
     position    INTEGER,
     payload     TEXT,
+    -- MessagePack of what the code has answered the request of a webhook.
+    reply       BLOB,
     PRIMARY KEY (uid, type, sequence),
     CHECK (unread = (call IS NULL)),
     CHECK ((payload IS NULL) = (position IS NOT NULL)),
@@ -240,6 +242,8 @@ CREATE TABLE hook (
     metadata      TEXT,
     -- MessagePack of what a webhook answers.
     webhook       BLOB,
+    -- JSON Schema that every payload fits before it is kept.
+    schema        TEXT,
     -- From whom it was taken.
     from_workflow TEXT,
     from_id       TEXT,

@@ -11,7 +11,7 @@ mod write;
 use everstep_protocol::{
     BuildName, Call, Epoch, EventKey, EventType, FailureKind, FunctionName, Generation, InstanceId,
     InstanceUid, Namespace, Pin, Pool, Position, Run, Sent, SessionId, Timestamp, Token, WorkflowName,
-    hook::Webhook,
+    hook::{Webhook, WebhookResponse},
     journal::{Entry, Other, ParkCode},
 };
 use serde::{Deserialize, Serialize};
@@ -202,6 +202,10 @@ struct Line {
     retention: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     webhook: Option<Webhook>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    schema: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response: Option<WebhookResponse>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     force: bool,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -169,6 +169,9 @@ pub struct StartArgs {
     /// What whoever looks the token up reads: JSON text, @FILE, or - for standard input
     #[arg(long, value_name = "JSON|@FILE|-", requires = "hook")]
     pub hook_metadata: Option<String>,
+    /// The JSON Schema that every payload of the hook must fit: JSON text, @FILE, or - for standard input
+    #[arg(long, value_name = "JSON|@FILE|-", requires = "hook")]
+    pub hook_schema: Option<String>,
     /// How long it is kept after its end, such as "30 days"
     #[arg(long, value_name = "DURATION")]
     pub retention: Option<String>,

@@ -47,6 +47,8 @@ impl Failure {
                 let advice = if is_sent { advice } else { "nothing was sent, trying again is safe" };
                 Self::Unreachable { url, reason, advice: advice.to_owned() }
             }
+            // The command asks by the routes themselves, which do not know of it.
+            Error::StartUnknown { .. } => Self::Other(anyhow::anyhow!(error.to_string())),
             Error::Alien { url, status, .. } => {
                 // With its words, where it has some.
                 let status = reqwest::StatusCode::from_u16(status)

@@ -116,6 +116,9 @@ pub struct StartHook {
     /// What whoever looks it up reads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Box<RawValue>>,
+    /// The JSON Schema that every payload must fit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schema: Option<Box<RawValue>>,
 }
 
 /// One start of a batch.

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::{
     api::{Api, Options},
-    error::Error,
+    error::{Error, unknown_start},
     instance::InstanceHandle,
 };
 
@@ -34,7 +34,7 @@ pub struct Client {
 /// What a start may say beside its input.
 #[derive(Clone, Debug, Default)]
 pub struct StartWith {
-    options: Options,
+    pub(crate) options: Options,
 }
 
 impl StartWith {
@@ -89,8 +89,8 @@ impl Client {
     /// Starts an instance, and answers when it is safe in the database. With an id it can be repeated without harm: the same input
     /// meets the same instance (rule P27).
     ///
-    /// Errors: [`Error::Problem`] with the code `conflict` where the id has another input. Where the answer is lost and no id was
-    /// given, nobody can find the instance that may have been started: give ids.
+    /// Errors: [`Error::Problem`] with the code `conflict` where the id has another input. [`Error::StartUnknown`] where the answer is lost: it
+    /// names the instance that may have been started, and only with an id of yours can the start be made again.
     pub async fn start<I: Serialize + ?Sized>(
         &self,
         workflow: &str,
@@ -117,10 +117,7 @@ impl Client {
         match self.api.start(&workflow, &chosen, &input, &with.options).await {
             Ok(_) => Ok(InstanceHandle::new(self.api.clone(), workflow, chosen)),
             // Another call would choose another id.
-            Err(Error::Unreachable { url, reason, is_sent, is_repeatable }) => {
-                Err(Error::Unreachable { url, reason, is_sent, is_repeatable: is_repeatable && id.is_some() })
-            }
-            Err(error) => Err(error),
+            Err(error) => Err(unknown_start(error, &workflow, &chosen, id.is_some())),
         }
     }
 

@@ -1,6 +1,8 @@
 //! How asking a coordinator fails.
 
-use everstep_protocol::{AttributeError, name::NameError};
+use std::fmt;
+
+use everstep_protocol::{AttributeError, InstanceId, WorkflowName, journal::Other, name::NameError};
 use serde::Deserialize;
 
 /// Why there is no answer, or which one it is.
@@ -24,6 +26,23 @@ pub enum Error {
         /// The request may have arrived.
         is_sent: bool,
         /// Sending the same again is done once.
+        is_repeatable: bool,
+    },
+    /// Nobody knows whether an instance was started (rule H26). That is not "it failed": the instance that is named may exist.
+    #[error(
+        "it is not known whether instance {id} of workflow {workflow} was started: {stage}: {reason}; {}",
+        if *.is_repeatable { "trying again is safe" } else { "look whether there is one before you try again" }
+    )]
+    StartUnknown {
+        /// The workflow.
+        workflow: String,
+        /// The id that the instance has if it was started.
+        id: String,
+        /// How far the start is known to have come.
+        stage: StartStage,
+        /// What went wrong.
+        reason: String,
+        /// Sending the same again starts no second one.
         is_repeatable: bool,
     },
     /// The coordinator refused, and says why.
@@ -71,14 +90,61 @@ pub struct Problem {
     pub hint: Option<String>,
     /// Sending the same again does no harm and may help.
     pub retry_safe: bool,
+    /// Who has the token that a start asked for.
+    pub owner: Option<Other>,
+}
+
+/// How far a start is known to have come whose outcome is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StartStage {
+    /// It was sent, and no whole answer came: it may not even have arrived.
+    Sent,
+    /// A coordinator has it, and its store did not confirm the decision in time.
+    Deciding,
+}
+
+impl fmt::Display for StartStage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Sent => "it was sent, and no answer came",
+            Self::Deciding => "a coordinator has it, and the decision was not confirmed",
+        })
+    }
+}
+
+/// A failed start, which is an unknown one unless it is known that nothing was started.
+pub(crate) fn unknown_start(
+    error: Error,
+    workflow: &WorkflowName,
+    id: &InstanceId,
+    is_repeatable: bool,
+) -> Error {
+    let (stage, reason) = match error {
+        Error::Unreachable { reason, is_sent: true, .. } => (StartStage::Sent, reason),
+        Error::Problem(problem) if problem.code == "unknown" => (StartStage::Deciding, problem.detail),
+        error => return error,
+    };
+    let (workflow, id) = (workflow.to_string(), id.to_string());
+    Error::StartUnknown { workflow, id, stage, reason, is_repeatable }
 }
 
 impl Error {
+    /// What was sent under an id that only this call knows cannot be sent again.
+    pub(crate) fn repeatable_if(self, can_be: bool) -> Self {
+        match self {
+            Self::Unreachable { url, reason, is_sent, is_repeatable } => {
+                Self::Unreachable { url, reason, is_sent, is_repeatable: is_repeatable && can_be }
+            }
+            error => error,
+        }
+    }
+
     /// Whether sending the same again does no harm and may help.
     #[must_use]
     pub fn is_retry_safe(&self) -> bool {
         match self {
             Self::Unreachable { is_sent, is_repeatable, .. } => !is_sent || *is_repeatable,
+            Self::StartUnknown { is_repeatable, .. } => *is_repeatable,
             Self::Problem(problem) => problem.retry_safe,
             Self::Url { .. }
             | Self::Alien { .. }
@@ -93,6 +159,7 @@ impl Error {
     pub fn code(&self) -> Option<&str> {
         match self {
             Self::Problem(problem) => Some(&problem.code),
+            Self::StartUnknown { .. } => Some("unknown"),
             _ => None,
         }
     }

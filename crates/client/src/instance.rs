@@ -222,15 +222,10 @@ impl InstanceHandle {
             id: event.event_id().map_or_else(|| Uuid::now_v7().to_string(), str::to_owned),
             payload: payload("payload", value)?,
         };
-        let answer =
-            self.api.send_event(&self.workflow, &self.id, &sent).await.map_err(|error| match error {
-                // Another call would choose another id.
-                Error::Unreachable { url, reason, is_sent, is_repeatable } => {
-                    let is_repeatable = is_repeatable && event.event_id().is_some();
-                    Error::Unreachable { url, reason, is_sent, is_repeatable }
-                }
-                error => error,
-            });
+        let answer = self.api.send_event(&self.workflow, &self.id, &sent).await.map_err(|error| {
+            // Another call would choose another id.
+            error.repeatable_if(event.event_id().is_some())
+        });
         self.done("send", answer)
     }
 

@@ -11,10 +11,17 @@
 pub mod api;
 mod client;
 mod error;
+mod hook;
 mod instance;
 
 pub use client::{Client, StartWith};
-pub use error::{Error, Problem};
+pub use error::{Error, Problem, StartStage};
 pub use everstep_engine::StatusWord as Status;
+pub use everstep_protocol::{
+    hook::{HookRetention, StartHook},
+    journal::Other,
+    start::{StartOutcome, StartReply},
+};
 pub use everstep_sdk::SendEvent;
+pub use hook::{HookView, Resumed};
 pub use instance::{InstanceHandle, OperationError, ResultError, View};

@@ -5,11 +5,13 @@ mod attention;
 pub(crate) mod bulk;
 mod control;
 mod hook;
+mod webhook;
 
 pub use act::{Each, IDS_MAX};
 pub use attention::Decision;
 pub use bulk::{BulkBegun, BulkCount};
 pub use hook::{ResumeRequest, Resumed};
+pub use webhook::{Uncarried, WebhookAnswer, WebhookCall};
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -23,7 +25,7 @@ use everstep_engine::{
 };
 use everstep_protocol::{
     Attribute, EventKey, EventType, Fingerprint, InstanceId, Namespace, Payload, Pin, WorkflowName,
-    hook::StartHook,
+    hook::{HookError, StartHook},
     limits::Limits,
     start::{Retention, StartReply},
 };
@@ -264,6 +266,9 @@ pub(crate) fn prepare(shared: &Shared, start: StartRequest) -> Result<Start, Err
         .map_err(|error| refused(error.to_string()))?;
     everstep_protocol::attribute::check(&start.attributes).map_err(|error| refused(error.to_string()))?;
     let fingerprint = Fingerprint::of(&start.input).map_err(|error| refused(error.to_string()))?;
+    if let Some(schema) = start.hook.as_ref().and_then(|hook| hook.schema.as_ref()) {
+        crate::schema::compiles(schema).map_err(|reason| refused(HookError::Schema(reason).to_string()))?;
+    }
     let uid = shared.chance.instance();
     let id =
         start.id.unwrap_or_else(|| InstanceId::new(uid.to_string()).expect("a UUID is a valid instance id"));

@@ -33,7 +33,7 @@
 //! | `GET /v1/{namespace}/journals` | open instances with their journals, streamed |
 //! | `GET /v1/{namespace}/hooks`, `.../{token}` | tokens and who has them |
 //! | `POST /v1/{namespace}/hooks/{token}/resume` | resumes a hook |
-//! | `POST /hooks/{namespace}/{token}` | resumes a webhook, from anywhere |
+//! | `POST /hooks/{namespace}/{token}` | calls a webhook, from anywhere; other methods where it takes them |
 //! | `GET /v1/{namespace}/rejected` | messages that could not be accepted |
 //! | `GET /healthz`, `/readyz`, `/metrics` | for probes and Prometheus |
 
@@ -56,6 +56,7 @@ mod reason;
 mod rejected;
 mod rollback;
 mod view;
+mod webhooks;
 
 use std::{future::IntoFuture, io, net::SocketAddr, time::Duration};
 
@@ -63,7 +64,7 @@ use axum::{
     Router,
     extract::{DefaultBodyLimit, MatchedPath, Request},
     middleware,
-    routing::{get, post},
+    routing::{any, get, post},
 };
 use futures::FutureExt;
 use tokio::net::TcpListener;
@@ -200,7 +201,7 @@ fn answers(path: &str, body_max: usize) -> Router<Handle> {
 fn payloads(body_max: usize) -> Router<Handle> {
     Router::new()
         .route("/v1/{namespace}/hooks/{token}/resume", post(hooks::resume))
-        .route("/hooks/{namespace}/{token}", post(hooks::webhook))
+        .route("/hooks/{namespace}/{token}", any(webhooks::call))
         .method_not_allowed_fallback(guard::wrong_method)
         .layer(DefaultBodyLimit::disable())
         .layer(RequestBodyLimitLayer::new(body_max))

@@ -34,6 +34,8 @@ pub mod http;
 mod metrics;
 mod queue;
 mod reply;
+mod replying;
+mod schema;
 mod sender;
 mod service;
 mod settings;
@@ -45,6 +47,7 @@ pub use coordinator::Coordinator;
 pub use error::{Error, ErrorKind};
 pub use handle::{
     BATCH_STARTS_MAX, BulkBegun, BulkCount, Decision, Each, EventRequest, Handle, Health, IDS_MAX,
-    ResumeRequest, Resumed, StartRequest,
+    ResumeRequest, Resumed, StartRequest, Uncarried, WebhookAnswer, WebhookCall,
 };
+pub use schema::Misfit;
 pub use settings::Settings;

@@ -160,7 +160,8 @@ fn size(input: &Input) -> usize {
                     OpenWait::Remote(remote) => remote.input.len(),
                     OpenWait::Child(child) => child.input.len(),
                     OpenWait::Send(sending) => sending.payload.len(),
-                    OpenWait::Hook(hook) => hook.metadata.as_ref().map_or(0, everstep_protocol::Payload::len),
+                    OpenWait::Hook(hook) => hook.bytes(),
+                    OpenWait::Reply(reply) => reply.response.bytes(),
                     OpenWait::Sleep(_)
                     | OpenWait::SleepUntil(_)
                     | OpenWait::Event { .. }

@@ -121,6 +121,8 @@ pub(crate) const NOT_SERVED: &str = "not_served";
 pub(crate) const HOOK_HELD: &str = "hook_held";
 /// The code of a resume that nobody can be found for (rule H50).
 pub(crate) const HOOK_NOT_FOUND: &str = "hook_not_found";
+/// The code of a payload that does not fit the schema of its hook (rule H57).
+pub(crate) const PAYLOAD_MISFIT: &str = "payload_misfit";
 /// Codes of events that were refused.
 pub(crate) const ENDED: &str = "ended";
 pub(crate) const EVENT_ID_TAKEN: &str = "event_id_taken";

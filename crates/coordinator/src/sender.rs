@@ -97,6 +97,7 @@ impl Outbound {
     fn add(&mut self, shared: &Shared, effect: Effect, unread: &mut Vec<Unread>) {
         match effect {
             Effect::Item(session, item) => self.item(session, item),
+            Effect::Reply(to, response) => shared.replying.tell(&to, &response),
             Effect::StepGrant(session, grant) => self.item(session, CoordinatorItem::StepGrant(*grant)),
             Effect::Push { session, head, entries } => {
                 let item = Entries {

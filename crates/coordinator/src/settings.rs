@@ -58,6 +58,8 @@ pub struct Settings {
     /// The same by workflow: `{ fulfil = { complete = 86400000, failed = 2592000000 } }`. Default: none. It counts for instances
     /// that end from then on.
     pub retention_of: BTreeMap<WorkflowName, Retention>,
+    /// How long a request to a webhook waits at most for what its code answers, in milliseconds. Default 30,000.
+    pub webhook_reply_within: Millis,
     /// Limits of sizes and counts.
     #[serde(deserialize_with = "strict_limits", serialize_with = "all_limits")]
     pub limits: Limits,
@@ -86,6 +88,7 @@ impl Default for Settings {
             retention_complete: Retention::DEFAULT.complete,
             retention_failed: Retention::DEFAULT.failed,
             retention_of: BTreeMap::new(),
+            webhook_reply_within: Millis(30_000),
             limits: Limits::default(),
         }
     }
@@ -141,6 +144,10 @@ impl Settings {
         check(self.limits.steps > 0, "limits.steps must be more than zero");
         check(self.limits.journal_bytes > 0, "limits.journal_bytes must be more than zero");
         check((1..=86_400_000).contains(&self.cancel_within.as_u64()), "cancel_within must be 1 ms to a day");
+        check(
+            (1..=600_000).contains(&self.webhook_reply_within.as_u64()),
+            "webhook_reply_within must be 1 ms to 10 minutes",
+        );
         check(self.deaths_max >= 2, "deaths_max must be at least 2");
         problems
     }

@@ -23,6 +23,8 @@ use crate::{
     bound::Bound,
     chance::Chance,
     metrics::Metrics,
+    replying::Replying,
+    schema::Schemas,
     service::later::Later,
     settings::Settings,
 };
@@ -44,6 +46,10 @@ pub(crate) struct Shared {
     pub(crate) rejections: mpsc::UnboundedSender<Rejection>,
     /// Run tasks that go to their queue in a moment.
     pub(crate) later: Later,
+    /// Compiled schemas of hooks.
+    pub(crate) schemas: Schemas,
+    /// Callers of webhooks that wait for an answer.
+    pub(crate) replying: Replying,
     room: Mutex<Room>,
     sessions: RwLock<HashMap<SessionId, Arc<OpenSession>>>,
     sent: Mutex<Vec<(InstanceUid, Run)>>,
@@ -118,6 +124,7 @@ impl Shared {
             limits: settings.limits,
             deaths_max: settings.deaths_max,
             retention: settings.retention(),
+            compiles: crate::schema::compiles,
         };
         let began = Instant::now();
         let mut room = Room::default();
@@ -138,6 +145,8 @@ impl Shared {
             lifecycles,
             rejections,
             later: Later::default(),
+            schemas: Schemas::default(),
+            replying: Replying::default(),
             room: Mutex::new(room),
             sessions: RwLock::default(),
             sent: Mutex::default(),

@@ -277,7 +277,11 @@ fn item(effect: Effect, writes: &Writes) -> CoordinatorItem {
                 direct,
             })
         }
-        Effect::StepGrant(..) | Effect::Push { .. } | Effect::Offer { .. } | Effect::OfferStep { .. } => {
+        Effect::StepGrant(..)
+        | Effect::Push { .. }
+        | Effect::Offer { .. }
+        | Effect::Reply(..)
+        | Effect::OfferStep { .. } => {
             panic!("not on this path: {effect:?}")
         }
     }

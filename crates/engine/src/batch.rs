@@ -60,11 +60,21 @@ pub struct Rules {
     pub deaths_max: u32,
     /// How long ended instances are kept (rule P32).
     pub retention: crate::retention::Rules,
+    /// Says why a JSON Schema cannot be used (rule H57). Default: none is looked at.
+    pub compiles: Compiles,
 }
+
+/// Says why a JSON Schema cannot be used.
+pub type Compiles = fn(&everstep_protocol::Payload) -> Result<(), String>;
 
 impl Default for Rules {
     fn default() -> Self {
-        Self { limits: Limits::default(), deaths_max: 10, retention: crate::retention::Rules::default() }
+        Self {
+            limits: Limits::default(),
+            deaths_max: 10,
+            retention: crate::retention::Rules::default(),
+            compiles: |_| Ok(()),
+        }
     }
 }
 
@@ -147,7 +157,11 @@ impl Batch {
         effects.retain(|effect| match effect {
             Effect::Offer { instance, .. } => offered.contains(&(*instance, Subject::INSTANCE)),
             Effect::OfferStep { instance, call, .. } => offered.contains(&(*instance, Subject::step(*call))),
-            Effect::Item(..) | Effect::Grant { .. } | Effect::StepGrant(..) | Effect::Push { .. } => true,
+            Effect::Item(..)
+            | Effect::Grant { .. }
+            | Effect::StepGrant(..)
+            | Effect::Reply(..)
+            | Effect::Push { .. } => true,
         });
         (writes, effects, self.taken)
     }
@@ -171,6 +185,7 @@ impl Batch {
             limits: &self.rules.limits,
             deaths_max: self.rules.deaths_max,
             retention: &self.rules.retention,
+            compiles: self.rules.compiles,
             place,
             taker: taker.as_ref(),
         };

@@ -85,6 +85,8 @@ pub struct Context<'a> {
     pub deaths_max: u32,
     /// How long ended instances are kept (rule P32).
     pub retention: &'a retention::Rules,
+    /// Says why a JSON Schema cannot be used (rule H57).
+    pub compiles: crate::batch::Compiles,
     /// Where the instance goes if it becomes runnable.
     pub place: Place,
     /// Whom a lease would go to, where that matters: the instance is pinned to a build, or may be by this (rule P40).

@@ -3,13 +3,14 @@
 use everstep_protocol::{
     Attribute, BuildName, CallHash, EventType, InstanceUid, Namespace, Payload, Pool, Position, Run,
     SessionId, Timestamp, Token, WorkflowName,
+    hook::WebhookResponse,
     journal::{Entry, Other, Outcome, Parked},
     message::{CoordinatorItem, StepGrant},
 };
 
 use crate::{
     head::{Head, Status},
-    hook::{HookEnd, HookRow},
+    hook::{HookEnd, HookRow, ReplyKey},
     letter::{Caller, Cascade, ChildRow, NewLetter, ParentRow},
     lifecycle::Lifecycle,
     mailbox::{Delivery, EventRow},
@@ -135,6 +136,8 @@ pub enum Change {
     HooksEnded,
     /// All its tokens are free but that of the hook that it was started with.
     HooksDrop,
+    /// The request of a webhook is answered, unless it was before.
+    Reply(ReplyKey, WebhookResponse),
 }
 
 /// What of a deleted instance is forgotten.
@@ -192,6 +195,8 @@ pub enum Effect {
         /// Who may have kept its body and is told of it before the queue is (rule W27).
         kept_by: Option<SessionId>,
     },
+    /// Whoever waits for the answer to a request of a webhook can have it.
+    Reply(ReplyKey, Box<WebhookResponse>),
     /// A step task, if the queue has room.
     OfferStep {
         /// Namespace.

@@ -41,6 +41,8 @@ pub struct HookRow {
     pub webhook: Option<Webhook>,
     /// What whoever looks it up reads.
     pub metadata: Option<Payload>,
+    /// The JSON Schema that every payload must fit: whoever resumes the hook looks, before it is kept (rule H57).
+    pub schema: Option<Payload>,
     /// From whom it was taken (rule H70).
     pub from: Option<Other>,
 }
@@ -62,6 +64,30 @@ pub enum HookEnd {
     Free,
 }
 
+/// The request of a webhook that is answered.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ReplyKey {
+    /// The instance.
+    pub instance: InstanceUid,
+    /// The token that it came for.
+    pub token: Token,
+    /// Its id.
+    pub id: String,
+}
+
+impl ReplyKey {
+    /// By what the request is known among the events of its instance.
+    #[must_use]
+    pub fn event_id(&self) -> EventId {
+        event_id(&self.token, &self.id)
+    }
+}
+
+/// No application of a user can have this name.
+fn event_id(token: &Token, id: &str) -> EventId {
+    EventId { app_id: format!("\u{1}hook:{token}"), id: id.to_owned() }
+}
+
 /// What somebody resumes a hook with, after the checks at the edge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SentPayload {
@@ -78,9 +104,9 @@ pub struct SentPayload {
 }
 
 impl SentPayload {
-    /// By what it is known among the events of its instance: no application of a user can have this name.
+    /// By what it is known among the events of its instance.
     pub(crate) fn event_id(&self) -> EventId {
-        EventId { app_id: format!("\u{1}hook:{}", self.token), id: self.id.clone() }
+        event_id(&self.token, &self.id)
     }
 }
 

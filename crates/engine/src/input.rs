@@ -327,6 +327,7 @@ fn of_report(instance: InstanceUid, report: &Report, needs: &mut Needs) {
             | OpenWait::Patch
             | OpenWait::Instance(_)
             | OpenWait::Send(_)
+            | OpenWait::Reply(_)
             | OpenWait::Rollback { .. } => {}
         }
     }

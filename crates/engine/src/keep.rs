@@ -150,6 +150,11 @@ struct Calls<'a> {
     cancelled: Option<Position>,
 }
 
+/// What ends with an entry that its time has come.
+const fn is_timed(wait: &Wait) -> bool {
+    matches!(wait, Wait::Sleep { .. } | Wait::Event { .. } | Wait::Payload(_) | Wait::Reply(_))
+}
+
 impl<'a> Calls<'a> {
     fn of(entries: &'a [Entry]) -> Self {
         let mut calls = Self { made: HashMap::new(), outcomes: HashMap::new(), cancelled: None };
@@ -167,7 +172,7 @@ impl<'a> Calls<'a> {
                 }
                 Fact::Opened(opened) => {
                     calls.made.entry(&opened.call).or_insert(opened.called_after);
-                    if matches!(opened.wait, Wait::Sleep { .. } | Wait::Event { .. } | Wait::Payload(_)) {
+                    if is_timed(&opened.wait) {
                         timed.insert(&opened.call);
                     }
                 }

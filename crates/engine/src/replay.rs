@@ -58,6 +58,8 @@ pub enum Asked {
     Hook(Token),
     /// The next payload of this hook.
     Payload(HookId),
+    /// An answer to the request of a webhook with this id.
+    Reply(String),
     /// That the journal says that the body is over and its compensations begin (rule P38).
     Rollback,
 }
@@ -75,6 +77,7 @@ impl fmt::Display for Asked {
             Self::Send(_) => "an event for another instance",
             Self::Hook(_) => "a hook",
             Self::Payload(_) => "the wait for a payload of a hook",
+            Self::Reply(_) => "an answer of a webhook",
             Self::Rollback => "a rollback",
         })
     }
@@ -239,6 +242,7 @@ impl Replay {
             | Asked::Instance
             | Asked::Hook(_)
             | Asked::Payload(_)
+            | Asked::Reply(_)
             | Asked::Send(_) => {}
         }
         let made = Made {

@@ -84,7 +84,7 @@ impl Facts {
     }
 }
 
-/// A sleep of no length, or until a moment that has passed, is over at once (rule P18), and so is a patch. What comes of the wait
+/// A sleep of no length, or until a moment that has passed, is over at once (rule P18), and so are a patch and an answer. What comes of the wait
 /// for an event only the coordinator knows: there may be one.
 pub(crate) const fn is_due(wait: &OpenWait, at: Timestamp) -> bool {
     match wait {
@@ -97,7 +97,7 @@ pub(crate) const fn is_due(wait: &OpenWait, at: Timestamp) -> bool {
         | OpenWait::Hook(_)
         | OpenWait::Payload(_)
         | OpenWait::Send(_) => false,
-        OpenWait::Patch | OpenWait::Rollback { .. } => true,
+        OpenWait::Patch | OpenWait::Reply(_) | OpenWait::Rollback { .. } => true,
     }
 }
 
@@ -210,6 +210,7 @@ fn opened(open: &Open, at: Timestamp, reporter: &Reporter) -> Fact {
         OpenWait::Send(sending) => (Wait::Send(sending.clone()), Some(reporter.build.clone())),
         OpenWait::Hook(hook) => (Wait::Hook(hook.clone()), None),
         OpenWait::Payload(awaiting) => (Wait::Payload(awaiting.clone()), None),
+        OpenWait::Reply(reply) => (Wait::Reply(reply.clone()), None),
         OpenWait::Patch => return Fact::Patched(Patched { call, called_after }),
         OpenWait::Rollback { failure, steps } => {
             let (failure, steps) = (failure.clone(), *steps);

@@ -179,6 +179,7 @@ pub(crate) fn claimed(hook: &StartHook, head: &Head, replaced: Option<&HookRow>)
         retain_until: head.hooks_until,
         ended: false,
         webhook: None,
+        schema: hook.schema.clone(),
         metadata: hook.metadata.clone(),
         from: None,
     };

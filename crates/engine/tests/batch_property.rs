@@ -209,6 +209,7 @@ impl World {
                     ..child(&format!("c{}", b / 16 % 4))
                 }),
                 10 => OpenWait::Instance(other(&id)),
+                12 => OpenWait::Reply(support::reply("t", &(c % 3).to_string(), 200 + u16::from(b / 16))),
                 11 => OpenWait::Send(Sending {
                     to: other(&id),
                     kind: support::kind("a"),
@@ -241,6 +242,7 @@ impl World {
                 OpenWait::Send(_) => CallKind::Send,
                 OpenWait::Hook(_) => CallKind::Hook,
                 OpenWait::Payload(_) => CallKind::Payload,
+                OpenWait::Reply(_) => CallKind::Reply,
                 OpenWait::Rollback { .. } => CallKind::Rollback,
             };
             report.opened.push(open(&next(kind), wait));

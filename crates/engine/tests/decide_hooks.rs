@@ -26,13 +26,13 @@ fn key(text: &str) -> (Namespace, Token) {
 }
 
 fn hooked(n: u128, id: &str, text: &str) -> Start {
-    let hook = Some(StartHook { token: token(text), retention: None, metadata: None });
+    let hook = Some(StartHook::new(token(text)));
     Start { hook, ..start(n, id, 1) }
 }
 
 fn kept(n: u128, id: &str, text: &str, millis: u64) -> Start {
     let retention = Some(HookRetention::For(Millis(millis)));
-    let hook = Some(StartHook { token: token(text), retention, metadata: Some(json("[7]")) });
+    let hook = Some(StartHook { retention, metadata: Some(json("[7]")), ..StartHook::new(token(text)) });
     Start { hook, ..start(n, id, 1) }
 }
 
@@ -309,7 +309,7 @@ fn h55_to_delete_an_instance_frees_its_tokens() {
 fn h30_h54_a_retention_ends_in_the_future_and_within_the_limit() {
     let mut store = Store::default();
     let with = |retention| {
-        let hook = Some(StartHook { token: token("t"), retention: Some(retention), metadata: None });
+        let hook = Some(StartHook { retention: Some(retention), ..StartHook::new(token("t")) });
         Start { hook, ..start(1, "i", 1) }
     };
     let longest = store.rules.limits.hook_retention;
@@ -509,6 +509,71 @@ fn h54_h67_what_contradicts_itself_is_refused() {
     let mut store = Store::held();
     store.report(|report| report.opened.push(creates(1, webhook)));
     assert!(store.tables.hooks[&key("t")].webhook.is_some());
+}
+
+#[test]
+fn h57_a_schema_that_cannot_be_used_refuses_the_hook() {
+    let with = |schema: &str| Registration { schema: Some(json(schema)), ..registration("t") };
+    let refused = |rules: fn(&everstep_protocol::Payload) -> Result<(), String>, asked| {
+        let mut store = Store::held();
+        store.rules.compiles = rules;
+        store.report(|report| report.opened.push(creates(1, asked)));
+        match outcomes(&store, 1).remove(0) {
+            HookOutcome::Refused(failure) => Err(failure.message),
+            _ => Ok(store.tables.hooks[&key("t")].schema.clone()),
+        }
+    };
+    assert_eq!(refused(|_| Ok(()), with(r#"{"type":"null"}"#)), Ok(Some(json(r#"{"type":"null"}"#))));
+    let outside = refused(|_| Ok(()), with(r#"{"$ref":"https://example.com"}"#)).unwrap_err();
+    assert!(outside.contains("example.com"), "{outside}");
+    let unusable = refused(|_| Err("no such type".to_owned()), with("{}")).unwrap_err();
+    assert!(unusable.contains("no such type") && unusable.contains("again"), "{unusable}");
+}
+
+/// Between the look-up, for which the payload was checked, and the decision the hook was let go and its token claimed again, with
+/// another schema: that is another hook.
+#[test]
+fn h57_what_was_checked_for_another_hook_is_not_kept() {
+    let mut store = Store::held();
+    store.report(|report| report.opened.push(creates(1, registration("t"))));
+    let looked_at = store.tables.hooks[&key("t")].id;
+    store.report(|report| report.closed.push(lets_go(1, "t", 2)));
+    let schema = Some(json(r#"{"type":"null"}"#));
+    store.report(|report| report.opened.push(creates(2, Registration { schema, ..registration("t") })));
+    let out = store.tell(payload("t", looked_at, "r-1", 1));
+    assert_eq!((out.answer(), out.entries()), (Answer::Moved, vec![]));
+    assert!(store.tables.events.is_empty());
+    let now = store.tables.hooks[&key("t")].id;
+    assert_eq!(
+        store.tell(payload("t", now, "r-1", 1)).answer(),
+        Answer::Done,
+        "nothing was kept under its id"
+    );
+}
+
+#[test]
+fn h58_an_answer_of_the_code_is_kept_with_its_request_and_told_and_the_first_one_stays() {
+    let answers = |count, status| {
+        open(&call(CallKind::Reply, "approval", count), OpenWait::Reply(reply("t", "r-1", status)))
+    };
+    let mut store = Store::held();
+    store.report(|report| report.opened.push(creates(1, registration("t"))));
+    store.tell(payload("t", at(1, 2), "r-1", 1));
+    let out = store.report(|report| {
+        report.opened.push(answers(1, 201));
+        report.then = Then::Suspend;
+    });
+    assert_eq!(
+        (out.entries(), out.taken()),
+        (vec!["opened", "fired"], vec![Taken::Kept]),
+        "it goes on at once"
+    );
+    assert!(out.sent().contains(&"reply"), "{:?}", out.sent());
+    assert_eq!(store.tables.heads[&uid(1)].waits, 0);
+    let to = everstep_engine::hook::ReplyKey { instance: uid(1), token: token("t"), id: "r-1".to_owned() };
+    assert_eq!(store.tables.replies[&to].status, 201);
+    store.report(|report| report.opened.push(answers(2, 500)));
+    assert_eq!(store.tables.replies[&to].status, 201);
 }
 
 /// Instance 1 (`a`) owns `t` and awaits it; instance 2 (`b`) claims it by force. The letters are not carried yet.

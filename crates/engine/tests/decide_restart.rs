@@ -195,13 +195,7 @@ fn payload_call() -> Call {
 }
 
 fn created(token: &str) -> Fact {
-    let asked = Registration {
-        token: token.parse().expect("a token"),
-        retention: None,
-        metadata: None,
-        webhook: None,
-        force: false,
-    };
+    let asked = Registration::new(token.parse().expect("a token"));
     Fact::Opened(Opened {
         call: hook_call(token),
         called_after: Position(1),

@@ -220,3 +220,19 @@ fn p41_another_token_or_another_hook_is_a_mismatch() {
     check(vec![vec![Hook("h")], vec![Payload("h", elsewhere)]], vec![created("h"), owned(), awaited(1)]);
     check(vec![vec![Step("a", 1)]], vec![owned()]);
 }
+
+#[test]
+fn h58_an_answer_is_over_when_it_is_on_record_and_is_said_once() {
+    let call = call(CallKind::Reply, "h", 1);
+    let answered = |id: &str| opened(&call, Wait::Reply(reply("h", id, 200)));
+    let journal = journal(vec![answered("1"), Fact::Fired { call: call.clone() }]);
+    let mut run = Run::new(vec![vec![Reply("1")], vec![]]);
+    assert_eq!(run.next(), ["open 1"]);
+    run.feed_all(&journal).unwrap();
+    assert_eq!(run.got, [(1, Ok(json("null")))]);
+    assert_eq!(run.next(), [""; 0], "a replay says it no more");
+
+    // An answer to another request is another call: the code has changed.
+    let mut other = Run::new(vec![vec![Reply("2")]]);
+    assert_eq!(other.feed_all(&journal).unwrap_err().code, ParkCode::JournalMismatch);
+}

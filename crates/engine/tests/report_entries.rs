@@ -49,6 +49,7 @@ fn opened() -> impl Strategy<Value = Vec<Open>> {
         Just(OpenWait::Instance(other("c"))),
         Just(OpenWait::Hook(registration("t"))),
         Just(OpenWait::Payload(awaiting_hook("t"))),
+        Just(OpenWait::Reply(reply("t", "1", 200))),
         Just(OpenWait::Rollback { failure: None, steps: 2 }),
     ];
     prop::collection::vec(wait, 0..4).prop_map(|waits| {
@@ -62,6 +63,7 @@ fn opened() -> impl Strategy<Value = Vec<Open>> {
             OpenWait::Send(_) => call(CallKind::Send, name, 1),
             OpenWait::Hook(_) => call(CallKind::Hook, name, 1),
             OpenWait::Payload(_) => call(CallKind::Payload, name, 1),
+            OpenWait::Reply(_) => call(CallKind::Reply, name, 1),
             OpenWait::Rollback { .. } => call(CallKind::Rollback, name, 1),
         };
         ["u", "v", "w", "x"].iter().zip(waits).map(|(name, wait)| open(&named(name, &wait), wait)).collect()

@@ -58,7 +58,7 @@ pub type CoordinatorSettings = everstep_coordinator::Settings;
 /// Settings of the worker half.
 pub type WorkerSettings = everstep_worker::Settings;
 /// A token that a start claims, and what became of a resume.
-pub use everstep_coordinator::Resumed;
+pub use everstep_coordinator::{Misfit, Resumed, Uncarried, WebhookAnswer, WebhookCall};
 /// What became of an event: [`Answer::Done`] if it was accepted, now or before.
 pub use everstep_engine::Answer;
 pub use everstep_protocol::hook::{HookRetention, StartHook};
@@ -242,7 +242,7 @@ impl Embedded {
     /// ```
     /// # use everstep::embedded::{Embedded, EmbeddedError, StartHook};
     /// # async fn example(everstep: &Embedded) -> Result<(), EmbeddedError> {
-    /// let hook = StartHook { token: "order:17".parse()?, retention: None, metadata: None };
+    /// let hook = StartHook::new("order:17".parse()?);
     /// let reply = everstep.start_with_hook("fulfil", None, &42, hook).await?;
     /// match reply.owner {
     ///     None => println!("started {:?}", reply.id),
@@ -275,14 +275,34 @@ impl Embedded {
             token: Token::new(token)?,
             id: id.map_or_else(|| InstanceUid::generate().to_string(), str::to_owned),
             payload: Payload::encode(payload)?,
-            webhook: false,
         };
         Ok(self.handle.resume_hook(request).await?)
+    }
+
+    /// Calls a webhook as whoever knows its token does over HTTP, and gives what that one would be answered: at once, or when its code
+    /// has answered. The same id, method, query and body again is the same request.
+    ///
+    /// ```
+    /// # use everstep::embedded::{Embedded, EmbeddedError, WebhookCall};
+    /// # async fn example(everstep: &Embedded) -> Result<(), EmbeddedError> {
+    /// let call = WebhookCall::post("payment:17")?.id("evt-1").json(&serde_json::json!({"cents": 500}));
+    /// let answer = everstep.webhook(&call).await?;
+    /// assert_eq!(answer.response().map(|response| response.status), Some(200));
+    /// # Ok(()) }
+    /// ```
+    pub async fn webhook(&self, call: &WebhookCall) -> Result<WebhookAnswer, EmbeddedError> {
+        Ok(self.handle.webhook(call).await?)
     }
 
     /// Who has a token, or keeps it by a retention; advice only, since it may change at any time.
     pub async fn hook(&self, token: &str) -> Result<Option<HookView>, EmbeddedError> {
         Ok(self.handle.store().hook(&Namespace::default(), &Token::new(token)?).await?)
+    }
+
+    /// Tokens that somebody has or keeps, after this one, in their order: at most 200.
+    pub async fn hooks(&self, after: Option<&str>, limit: u32) -> Result<Vec<HookView>, EmbeddedError> {
+        let after = after.map(Token::new).transpose()?;
+        Ok(self.handle.store().hooks(&Namespace::default(), after.as_ref(), limit.min(200)).await?)
     }
 
     /// What the store says of an instance.

@@ -5,6 +5,10 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
+pub use crate::schema::{SCHEMA_BYTES, check_schema};
+pub use crate::webhook::{
+    BodyEncoding, Carried, Method, RESPONSE_BYTES, Webhook, WebhookError, WebhookRequest, WebhookResponse,
+};
 use crate::{Millis, Payload, Position, Run, Timestamp, Token, payload::PayloadError};
 
 /// The name of the error of an await whose hook another instance has taken.
@@ -123,6 +127,17 @@ pub struct StartHook {
     /// What whoever looks the token up reads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Payload>,
+    /// The JSON Schema that every payload must fit before it is kept (rule H57).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema: Option<Payload>,
+}
+
+impl StartHook {
+    /// A hook with nothing but a token.
+    #[must_use]
+    pub const fn new(token: Token) -> Self {
+        Self { token, retention: None, metadata: None, schema: None }
+    }
 }
 
 /// A hook that a body creates.
@@ -142,23 +157,26 @@ pub struct Registration {
     /// Takes the token from whoever holds it (rule H59).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub force: bool,
-}
-
-/// What a webhook answers whoever calls it (rule H58).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Webhook {
-    /// The status; 202 if none.
+    /// The JSON Schema that every payload must fit before it is kept (rule H57).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub status: Option<u16>,
-    /// The body; empty if none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub body: Option<String>,
-    /// The content type of the body; `text/plain; charset=utf-8` if none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub content_type: Option<String>,
+    pub schema: Option<Payload>,
 }
 
 impl Registration {
+    /// A hook with nothing but a token.
+    #[must_use]
+    pub const fn new(token: Token) -> Self {
+        Self { token, retention: None, metadata: None, webhook: None, force: false, schema: None }
+    }
+
+    /// Bytes of what it says at length: metadata, schema, a fixed answer.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let length = |payload: &Option<Payload>| payload.as_ref().map_or(0, Payload::len);
+        let answer = self.webhook.as_ref().map_or(0, |webhook| webhook.response().bytes());
+        length(&self.metadata) + length(&self.schema) + answer
+    }
+
     /// What cannot be asked for together (rules H54, H67).
     #[must_use]
     pub const fn contradiction(&self) -> Option<&'static str> {
@@ -191,6 +209,9 @@ pub enum HookError {
     /// The metadata is no JSON.
     #[error("the metadata of the hook is not acceptable: {0}")]
     Json(#[from] PayloadError),
+    /// The schema cannot be used.
+    #[error("the schema of the hook is refused: {0}; the same schema will be refused again")]
+    Schema(String),
 }
 
 /// A retention as a person writes it in JSON: milliseconds, a duration, or a moment.
@@ -225,18 +246,20 @@ pub struct WrittenHook<V> {
     retention: Option<WrittenRetention>,
     #[serde(default = "Option::default")]
     metadata: Option<V>,
+    #[serde(default = "Option::default")]
+    schema: Option<V>,
 }
 
 impl<V> WrittenHook<V> {
-    /// Checks it; `read` makes a payload of the metadata.
-    pub fn check(
-        self,
-        read: impl FnOnce(V) -> Result<Payload, PayloadError>,
-    ) -> Result<StartHook, HookError> {
-        let metadata = self.metadata.map(read).transpose()?;
+    /// Checks it; `read` makes payloads of the metadata and of the schema.
+    pub fn check(self, read: impl Fn(V) -> Result<Payload, PayloadError>) -> Result<StartHook, HookError> {
+        let metadata = self.metadata.map(&read).transpose()?;
         metadata.as_ref().map_or(Ok(()), check_metadata)?;
+        let schema = self.schema.map(read).transpose();
+        let schema = schema.map_err(|error| HookError::Schema(error.to_string()))?;
+        schema.as_ref().map_or(Ok(()), check_schema)?;
         let retention = self.retention.map(|written| written.0);
-        Ok(StartHook { token: Token::new(self.token)?, retention, metadata })
+        Ok(StartHook { token: Token::new(self.token)?, retention, metadata, schema })
     }
 }
 
@@ -288,13 +311,7 @@ mod tests {
 
     #[test]
     fn h54_h67_a_webhook_has_no_retention_and_takes_nothing() {
-        let plain = Registration {
-            token: Token::new("t").unwrap(),
-            retention: None,
-            metadata: None,
-            webhook: None,
-            force: true,
-        };
+        let plain = Registration { force: true, ..Registration::new(Token::new("t").unwrap()) };
         assert_eq!(plain.contradiction(), None);
         let webhook = Registration { webhook: Some(Webhook::default()), ..plain };
         assert!(webhook.contradiction().unwrap().contains("take"));

@@ -8,7 +8,7 @@ mod saga;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    hooks::{Awaiting, HookOutcome, Received, Registered, TakenOver},
+    hooks::{Awaiting, HookOutcome, Received, Registered, Reply, TakenOver},
     ledger::{Choice, Intended, NotAQuestionId, QuestionId, Resolved, Withdrawn},
     parked::{ParkCode, Parked},
     saga::{COMPENSATIONS_LISTED, Compensated, Compensating, Marks, Reusable, Rollback, Undone, UndoneEnd},
@@ -235,6 +235,8 @@ pub enum Wait {
     Hook(Registration),
     /// For the next payload of a hook that the instance has, or had (rule H41).
     Payload(Awaiting),
+    /// For nothing: the request of a webhook is answered (rule H58).
+    Reply(Reply),
 }
 
 /// An instance that another one starts (rule P36). It is in the namespace of its parent.
@@ -530,7 +532,8 @@ impl Fact {
             },
             Self::Opened(opened) => match &opened.wait {
                 Wait::Sleep { .. } | Wait::Event { .. } | Wait::Instance(_) | Wait::Payload(_) => 0,
-                Wait::Hook(hook) => hook.metadata.as_ref().map_or(0, Payload::len),
+                Wait::Hook(hook) => hook.bytes(),
+                Wait::Reply(reply) => reply.response.bytes(),
                 Wait::Remote(remote) => remote.input.len(),
                 Wait::Child(child) => child.input.len(),
                 Wait::Send(sending) => sending.payload.len(),

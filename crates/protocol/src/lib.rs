@@ -21,8 +21,10 @@ pub mod name;
 pub mod payload;
 pub mod pin;
 pub mod policy;
+mod schema;
 pub mod start;
 pub mod topology;
+mod webhook;
 pub mod wire;
 
 pub use attribute::{Attribute, AttributeError, AttributeValue};

@@ -112,7 +112,8 @@ impl StartError {
             Self::ContentType(_) => "content_type",
             Self::Body(_) => "body",
             Self::Field(_) => "unknown_field",
-            Self::TokenTwice | Self::Hook(HookError::Metadata { .. } | HookError::Json(_)) => "hook",
+            Self::TokenTwice
+            | Self::Hook(HookError::Metadata { .. } | HookError::Json(_) | HookError::Schema(_)) => "hook",
             Self::Name(_) | Self::Attributes(AttributeError::Name(_)) | Self::Hook(HookError::Token(_)) => {
                 "name"
             }
@@ -258,7 +259,7 @@ fn of_token(hook: Option<StartHook>, token: Option<String>) -> Result<Option<Sta
         (hook, None) => Ok(hook),
         (None, Some(token)) => {
             let token = crate::Token::new(token).map_err(HookError::Token)?;
-            Ok(Some(StartHook { token, retention: None, metadata: None }))
+            Ok(Some(StartHook::new(token)))
         }
         (Some(_), Some(_)) => Err(StartError::TokenTwice),
     }
@@ -365,6 +366,23 @@ mod tests {
                 .collect();
             assert_eq!(shown, ["n=1", "region=\"eu\"", "vip=true"]);
         }
+    }
+
+    #[test]
+    fn h57_a_start_names_the_schema_of_its_hook() {
+        let body = r##"{"workflow":"w","hook":{"token":"t","schema":{"items":{"$ref":"#/$defs/a"},"$defs":{"a":true}}}}"##;
+        let packed =
+            rmp_serde::to_vec_named(&serde_json::from_str::<serde_json::Value>(body).unwrap()).unwrap();
+        let hook = parse(body).unwrap().hook.unwrap();
+        assert!(hook.schema.is_some());
+        let same = StartMessage::parse(Encoding::MessagePack, &packed, LIMIT).unwrap().hook.unwrap();
+        let value = |hook: &StartHook| {
+            hook.schema.as_ref().map(|schema| schema.decode::<serde_json::Value>().unwrap())
+        };
+        assert_eq!(value(&hook), value(&same));
+        let outside = r#"{"workflow":"w","hook":{"token":"t","schema":{"$ref":"https://example.com"}}}"#;
+        let refused = parse(outside).unwrap_err();
+        assert!(refused.code() == "hook" && refused.to_string().contains("example.com"), "{refused}");
     }
 
     #[test]

@@ -115,8 +115,8 @@ pub use child::{ChildCall, Starting};
 pub(crate) use event::TYPES_MAX;
 pub use event::{Event, EventCall, EventsCall};
 pub use hook::{
-    ConflictCall, Disposal, Hook, HookCall, HookConflict, HookTaken, IntoRetention, NextPayload, Owner,
-    Payloads,
+    ConflictCall, Disposal, Hook, HookCall, HookConflict, HookTaken, IntoRetention, NextPayload, NextRequest,
+    Owner, Payloads, RespondCall, Webhook, WebhookCall, WebhookRequest, WebhookResponse,
 };
 pub use instance::{Instance, ResultCall, SendCall};
 pub use patched::Patched;

@@ -52,13 +52,15 @@ mod workflow;
 pub use attributes::IntoAttribute;
 pub use call::{
     ChildCall, ConflictCall, Disposal, Event, EventCall, EventsCall, Hook, HookCall, HookConflict, HookTaken,
-    Instance, IntoRetention, IntoTimestamp, NextPayload, Owner, Patched, Payloads, Plan, PlanCall, Planned,
-    RemoteCall, RemoteCalls, ResultCall, SendCall, Sleep, Starting, StepCall,
+    Instance, IntoRetention, IntoTimestamp, NextPayload, NextRequest, Owner, Patched, Payloads, Plan,
+    PlanCall, Planned, RemoteCall, RemoteCalls, RespondCall, ResultCall, SendCall, Sleep, Starting, StepCall,
+    Webhook, WebhookCall, WebhookRequest, WebhookResponse,
 };
 pub use definition::WorkflowRef;
 pub use error::Error;
 pub use everstep_macros::workflow;
 pub use everstep_protocol::duration::IntoMillis;
+pub use everstep_protocol::hook::Method as WebhookMethod;
 pub use everstep_protocol::policy::{Backoff, Class, Limit};
 pub use everstep_protocol::{FailureKind, Millis, Policy, Timestamp};
 pub use next::{Next, Outcome};

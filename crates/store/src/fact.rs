@@ -52,6 +52,7 @@ const fn main(fact: &Fact) -> Option<&Payload> {
             | Wait::Event { .. }
             | Wait::Instance(_)
             | Wait::Hook(_)
+            | Wait::Reply(_)
             | Wait::Payload(_) => None,
         },
         Fact::Returned(returned) => match &returned.outcome {
@@ -100,6 +101,7 @@ const fn main_mut(fact: &mut Fact) -> Option<&mut Payload> {
             | Wait::Event { .. }
             | Wait::Instance(_)
             | Wait::Hook(_)
+            | Wait::Reply(_)
             | Wait::Payload(_) => None,
         },
         Fact::Returned(returned) => match &mut returned.outcome {

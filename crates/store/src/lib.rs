@@ -29,6 +29,7 @@ use everstep_engine::{
     Status, Writes,
     account::Kept,
     batch::Loaded,
+    hook::ReplyKey,
     letter::Letter,
     rows::{Lease, Needs, Subject},
     start::{Decided, NameKey},
@@ -46,7 +47,7 @@ pub use error::{Error, ErrorKind};
 pub use mail::Mail;
 pub use view::{
     AskedView, AttentionCount, AttentionFilter, AttentionMark, AttentionView, ChildView, Cursor, Filter,
-    HookView, InstanceView, Page, RejectedView, StatusWord, UNKNOWN_OUTCOME, UnreadView, WaitView,
+    HookView, InstanceView, Page, RejectedView, Replied, StatusWord, UNKNOWN_OUTCOME, UnreadView, WaitView,
 };
 
 /// Decides what a transaction writes, from what it has locked and loaded. Called at most once per transaction, inside it.
@@ -407,6 +408,9 @@ pub trait Views: Send + Sync + std::fmt::Debug + 'static {
 
     /// Who owns a token, or keeps it by a retention that is not over.
     async fn hook(&self, namespace: &Namespace, token: &Token) -> Result<Option<HookView>, Error>;
+
+    /// What the code has answered the request of a webhook, if it has.
+    async fn reply(&self, to: &ReplyKey) -> Result<Replied, Error>;
 
     /// Tokens of a namespace that somebody owns or keeps, after this one, in their order.
     async fn hooks(

@@ -12,6 +12,7 @@ use everstep_engine::{
 use everstep_protocol::{
     Attribute, BuildName, Call, CallHash, Epoch, EventType, Generation, InstanceId, InstanceUid, Millis,
     Namespace, Payload, Pin, Position, Run, SessionId, Timestamp, Token, WorkflowName,
+    hook::WebhookResponse,
     journal::{Compensated, End, Other, Parked},
 };
 
@@ -275,4 +276,25 @@ pub struct RejectedView {
 /// After every token there can be.
 pub(crate) fn last_token() -> String {
     "\u{10ffff}".repeat(257)
+}
+
+/// How it stands with the answer to a request of a webhook.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Replied {
+    /// The code has answered.
+    With(WebhookResponse),
+    /// It may yet.
+    NotYet,
+    /// It has not, and the instance has ended or is deleted.
+    Over,
+}
+
+impl Replied {
+    pub(crate) fn of(response: Option<WebhookResponse>, status: Option<Status>) -> Self {
+        match (response, status) {
+            (Some(response), _) => Self::With(response),
+            (None, Some(status)) if !status.is_ended() => Self::NotYet,
+            (None, _) => Self::Over,
+        }
+    }
 }

@@ -95,6 +95,7 @@ suites! {
         h17_h19_what_is_kept_is_looked_up_until_its_time,
         h06_h41_h48_payloads_are_kept_and_come_in_order,
         h21_h37_h52_a_body_creates_and_lets_go,
+        h58_an_answer_is_kept_with_its_request_and_the_first_one_stays,
         h59_h70_a_token_is_moved_by_its_owner,
         p31_a_restart_takes_back_what_is_kept,
     },

@@ -72,6 +72,7 @@ mod watchdog;
 pub use crash::{CrashReport, crash_everywhere};
 pub use error::KitError;
 pub use everstep_check::Replayed;
+pub use everstep_coordinator::{WebhookAnswer, WebhookCall};
 pub use everstep_protocol::{
     Timestamp,
     hook::{HookRetention, StartHook},

@@ -3,7 +3,7 @@
 use everstep_protocol::{
     HookId, Position,
     hook::{HookRetention, Registration},
-    journal::{Awaiting, Fact, HookOutcome, Opened, Received, Registered, TakenOver, Wait},
+    journal::{Awaiting, Fact, HookOutcome, Opened, Received, Registered, Reply, TakenOver, Wait},
 };
 
 use super::{
@@ -20,6 +20,7 @@ impl Line {
             retention: hook.retention.map(|retention| retention.to_string()),
             payload: hook.metadata.as_ref().map(raw),
             webhook: hook.webhook.clone(),
+            schema: hook.schema.as_ref().map(raw),
             force: hook.force,
             ..self
         }
@@ -28,6 +29,16 @@ impl Line {
     pub(super) fn of_awaiting(self, awaiting: &Awaiting) -> Self {
         let (token, hook) = (Some(awaiting.token.clone()), Some(awaiting.hook.to_string()));
         Self { wait: Some("payload".to_owned()), token, hook, ..self }
+    }
+
+    pub(super) fn of_reply(self, reply: &Reply) -> Self {
+        Self {
+            wait: Some("reply".to_owned()),
+            token: Some(reply.token.clone()),
+            event: Some(reply.id.clone()),
+            response: Some(reply.response.clone()),
+            ..self
+        }
     }
 
     pub(super) fn of_registered(self, outcome: &HookOutcome) -> Self {
@@ -100,13 +111,19 @@ impl Line {
 
     pub(super) fn opened_hook(self) -> Result<Opened, String> {
         let token = need("token", self.token)?;
-        let wait = if self.wait.as_deref() == Some("payload") {
-            Wait::Payload(Awaiting { hook: id("hook", self.hook)?, token })
-        } else {
-            let retention = self.retention.map(|text| HookRetention::parse(&text)).transpose()?;
-            let metadata = self.payload.as_deref().map(payload).transpose()?;
-            let (webhook, force) = (self.webhook, self.force);
-            Wait::Hook(Registration { token, retention, metadata, webhook, force })
+        let wait = match self.wait.as_deref() {
+            Some("payload") => Wait::Payload(Awaiting { hook: id("hook", self.hook)?, token }),
+            Some("reply") => {
+                let (id, response) = (need("event", self.event)?, need("response", self.response)?);
+                Wait::Reply(Reply { token, id, response })
+            }
+            _ => {
+                let retention = self.retention.map(|text| HookRetention::parse(&text)).transpose()?;
+                let metadata = self.payload.as_deref().map(payload).transpose()?;
+                let schema = self.schema.as_deref().map(payload).transpose()?;
+                let (webhook, force) = (self.webhook, self.force);
+                Wait::Hook(Registration { token, retention, metadata, webhook, force, schema })
+            }
         };
         let called_after = Position(need("called_after", self.called_after)?);
         Ok(Opened { call: need("call", self.call)?, called_after, wait, build: self.build })
@@ -115,4 +132,45 @@ impl Line {
 
 fn id(field: &str, text: Option<String>) -> Result<HookId, String> {
     need(field, text)?.parse().map_err(|error| format!("{field}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    //! Proves that what an export says of webhooks and their answers is read back as it was. Not: what the code makes of it.
+    use everstep_protocol::{
+        Call, CallKind, Payload, Timestamp,
+        hook::{Carried, Method, Webhook, WebhookResponse},
+        journal::Entry,
+    };
+
+    use super::*;
+
+    #[test]
+    fn p43_webhooks_schemas_and_answers_come_back_as_they_were() {
+        let call = |kind| Call { kind, name: "pay".parse().unwrap(), count: 1 };
+        let token = || "t".parse().unwrap();
+        let headers = vec![("x-order".to_owned(), "17".to_owned())];
+        let response = WebhookResponse {
+            status: 201,
+            headers: headers.clone(),
+            body: Some("/wA=".to_owned()),
+            base64: true,
+        };
+        let webhook = Webhook {
+            methods: vec![Method::Get, Method::Put],
+            carries: Carried::RawRequest,
+            headers,
+            ..Webhook::default()
+        };
+        let schema = Some(Payload::from_text(r#"{"const":1.50}"#).unwrap());
+        let hook = Registration { webhook: Some(webhook), schema, ..Registration::new(token()) };
+        let reply = Reply { token: token(), id: "r-1".to_owned(), response };
+        for (kind, wait) in [(CallKind::Hook, Wait::Hook(hook)), (CallKind::Reply, Wait::Reply(reply))] {
+            let opened = Opened { call: call(kind), called_after: Position(1), wait, build: None };
+            let entry = Entry { position: Position(2), at: Timestamp(0), fact: Fact::Opened(opened) };
+            let text = serde_json::to_string(&Line::of(&entry)).unwrap();
+            let read: Line = serde_json::from_str(&text).unwrap();
+            assert_eq!(read.entry(), Ok(entry), "{text}");
+        }
+    }
 }

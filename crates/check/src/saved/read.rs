@@ -149,7 +149,7 @@ impl Line {
                     only_started: self.only_started.unwrap_or(false),
                 })
             }
-            "hook" | "payload" => return self.opened_hook(),
+            "hook" | "payload" | "reply" => return self.opened_hook(),
             "instance" => Wait::Instance(need("instance", self.instance)?),
             "send" => Wait::Send(Sending {
                 to: need("instance", self.instance)?,

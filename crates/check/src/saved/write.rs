@@ -136,6 +136,7 @@ impl Line {
             },
             Wait::Hook(hook) => line.of_created(hook),
             Wait::Payload(awaiting) => line.of_awaiting(awaiting),
+            Wait::Reply(reply) => line.of_reply(reply),
             Wait::Instance(other) => {
                 Self { wait: Some("instance".to_owned()), instance: Some(other.clone()), ..line }
             }

@@ -38,7 +38,9 @@ pub(super) async fn start(asking: &Asking, args: StartArgs) -> Result<(), Failur
         Some(token) => {
             let given = args.hook_metadata.as_deref();
             let metadata = given.map(|given| read_json("--hook-metadata", Some(given))).transpose()?;
-            Some(StartHook { token, retention: args.hook_retention.map(Into::into), metadata })
+            let given = args.hook_schema.as_deref();
+            let schema = given.map(|given| read_json("--hook-schema", Some(given))).transpose()?;
+            Some(StartHook { token, retention: args.hook_retention.map(Into::into), metadata, schema })
         }
     };
     let retention = args.retention.map(Into::into);

@@ -1,16 +1,21 @@
 //! Resuming hooks: whoever has the token is looked up, and decides itself whether it still has it (rules H45 to H50).
 
-use everstep_engine::{Answer, Input, What, hook::SentPayload, start::NameKey};
+use everstep_engine::{
+    Answer, Input, What,
+    hook::{HookRow, SentPayload},
+    start::NameKey,
+};
 use everstep_protocol::{
-    Fingerprint, Namespace, Payload, Token, event::check_payload, hook::Webhook, journal::Other,
+    Fingerprint, InstanceUid, Namespace, Payload, Token, event::check_payload, hook::Webhook, journal::Other,
 };
 use everstep_store::HookView;
 
 use super::Handle;
-use crate::Error;
+use crate::{Error, Misfit};
 
 /// How often a token that has moved meanwhile is looked up again.
 const LOOKS: usize = 5;
+const DOING: &str = "resume a hook";
 
 /// What a hook is resumed with, after the checks at the edge.
 #[derive(Clone, Debug)]
@@ -23,8 +28,6 @@ pub struct ResumeRequest {
     pub id: String,
     /// What it is resumed with.
     pub payload: Payload,
-    /// Only if its workflow made it a webhook: anybody may ask for that (rule H58).
-    pub webhook: bool,
 }
 
 /// What became of it.
@@ -34,11 +37,11 @@ pub enum Resumed {
     Accepted {
         /// Which one.
         owner: Other,
-        /// What whoever asked is answered, if the hook is a webhook.
-        webhook: Option<Webhook>,
     },
     /// Nobody has the token, or only by a retention: nothing was kept (rules H46, H50).
     NotFound,
+    /// It does not fit the schema of the hook: nothing was kept, and the same will be refused again (rule H57).
+    Unfit(Misfit),
     /// Another payload has this id: nothing was kept.
     IdTaken,
     /// The instance has as many unread events as it may: nothing was kept.
@@ -47,63 +50,107 @@ pub enum Resumed {
     Moved,
 }
 
+/// Whom a token is looked up for.
+pub(super) struct Sender<'a> {
+    pub(super) namespace: &'a Namespace,
+    pub(super) token: &'a Token,
+    pub(super) id: &'a str,
+}
+
+/// What is sent to a hook, as that one takes it.
+pub(super) struct Sent {
+    pub(super) payload: Payload,
+    pub(super) fingerprint: Fingerprint,
+    /// What must fit the schema of the hook.
+    pub(super) checked: Payload,
+}
+
+/// What became of what was sent.
+pub(super) enum Delivered<E> {
+    /// It is kept, now or before.
+    Accepted { owner: Other, instance: InstanceUid, webhook: Option<Webhook> },
+    /// It is not, for what the hook itself says.
+    Refused(Resumed),
+    /// It is not, for what whoever sends it says of the hook.
+    Unsent(E),
+}
+
 impl Handle {
     /// Resumes a hook, and answers after the commit that also wakes its owner. The same id with the same payload is kept once.
     ///
     /// Errors: [`Error::Unknown`] when the decision did not come in time; repeating with the same id is safe.
     pub async fn resume_hook(&self, request: ResumeRequest) -> Result<Resumed, Error> {
-        let refused = |reason: String| {
-            let kind = everstep_store::ErrorKind::Refused;
-            Error::Store(everstep_store::Error::new(kind, "check a payload", reason))
-        };
-        check_payload(&request.payload, self.limits().event_bytes)
-            .map_err(|error| refused(error.to_string()))?;
-        let fingerprint = Fingerprint::of(&request.payload).map_err(|error| refused(error.to_string()))?;
-        let ResumeRequest { namespace, token, id, payload, webhook } = request;
+        let ResumeRequest { namespace, token, id, payload } = request;
+        check_payload(&payload, self.limits().event_bytes).map_err(|error| refused(&error))?;
+        let fingerprint = Fingerprint::of(&payload).map_err(|error| refused(&error))?;
+        let sender = Sender { namespace: &namespace, token: &token, id: &id };
+        let sent = || Sent { payload: payload.clone(), fingerprint, checked: payload.clone() };
+        match self.deliver(&sender, |_| Ok::<_, Resumed>(sent())).await? {
+            Delivered::Accepted { owner, .. } => Ok(Resumed::Accepted { owner }),
+            Delivered::Refused(resumed) | Delivered::Unsent(resumed) => Ok(resumed),
+        }
+    }
+
+    /// Sends whoever has a token what `make` makes of its hook. The owner's decision looks whether that hook still has the token, so
+    /// that nothing is kept that was made for another, or checked against the schema of another.
+    pub(super) async fn deliver<E>(
+        &self,
+        sender: &Sender<'_>,
+        make: impl Fn(&HookRow) -> Result<Sent, E>,
+    ) -> Result<Delivered<E>, Error> {
         for _ in 0..LOOKS {
-            let found = self.store().hook(&namespace, &token).await?;
-            let Some(HookView { hook, .. }) =
-                found.filter(|view| !view.hook.ended && (!webhook || view.hook.webhook.is_some()))
-            else {
-                return Ok(Resumed::NotFound);
+            let found = self.store().hook(sender.namespace, sender.token).await?;
+            let Some(HookView { hook, .. }) = found.filter(|view| !view.hook.ended) else {
+                return Ok(Delivered::Refused(Resumed::NotFound));
             };
-            let sent = SentPayload {
-                token: token.clone(),
-                hook: hook.id,
-                id: id.clone(),
-                payload: payload.clone(),
-                fingerprint,
+            let Sent { payload, fingerprint, checked } = match make(&hook) {
+                Ok(sent) => sent,
+                Err(unsent) => return Ok(Delivered::Unsent(unsent)),
             };
+            let (token, id) = (sender.token.clone(), sender.id.to_owned());
+            let sent = SentPayload { token, hook: hook.id, id, payload, fingerprint };
             // What came again since the token was taken over may be known to whom it was taken from.
             if let Some(from) = &hook.from
-                && let Some(known) = self.known_before(&namespace, from, &sent).await?
+                && let Some(known) = self.known_before(sender.namespace, from, &sent).await?
             {
                 return Ok(known);
             }
-            let input = Input::On { instance: hook.owner, what: What::Payload(sent) };
-            match self.ask("resume a hook", input).await?.answer {
-                Answer::Done => return Ok(Resumed::Accepted { owner: hook.name, webhook: hook.webhook }),
-                Answer::EventIdTaken => return Ok(Resumed::IdTaken),
-                Answer::MailboxFull => return Ok(Resumed::MailboxFull),
+            if let Some(schema) = &hook.schema
+                && let Err(misfit) = self.shared.schemas.fit(schema, &checked)
+            {
+                return Ok(Delivered::Refused(Resumed::Unfit(misfit)));
+            }
+            let HookRow { owner: instance, name: owner, webhook, .. } = hook;
+            match self.ask(DOING, Input::On { instance, what: What::Payload(sent) }).await?.answer {
+                Answer::Done => return Ok(Delivered::Accepted { owner, instance, webhook }),
+                Answer::EventIdTaken => return Ok(Delivered::Refused(Resumed::IdTaken)),
+                Answer::MailboxFull => return Ok(Delivered::Refused(Resumed::MailboxFull)),
                 // It has moved, was let go of, or its owner has ended: nothing was kept.
                 _ => {}
             }
         }
-        Ok(Resumed::Moved)
+        Ok(Delivered::Refused(Resumed::Moved))
     }
 
-    async fn known_before(
+    async fn known_before<E>(
         &self,
         namespace: &Namespace,
         from: &Other,
         sent: &SentPayload,
-    ) -> Result<Option<Resumed>, Error> {
+    ) -> Result<Option<Delivered<E>>, Error> {
         let name =
             NameKey { namespace: namespace.clone(), workflow: from.workflow.clone(), id: from.id.clone() };
-        Ok(match self.on("resume a hook", &name, What::Payload(sent.clone())).await? {
-            Answer::Done => Some(Resumed::Accepted { owner: from.clone(), webhook: None }),
-            Answer::EventIdTaken => Some(Resumed::IdTaken),
+        let Some(instance) = self.store().find(&name).await? else { return Ok(None) };
+        let input = Input::On { instance, what: What::Payload(sent.clone()) };
+        Ok(match self.ask(DOING, input).await?.answer {
+            Answer::Done => Some(Delivered::Accepted { owner: from.clone(), instance, webhook: None }),
+            Answer::EventIdTaken => Some(Delivered::Refused(Resumed::IdTaken)),
             _ => None,
         })
     }
+}
+
+pub(super) fn refused(reason: &dyn std::fmt::Display) -> Error {
+    let kind = everstep_store::ErrorKind::Refused;
+    Error::Store(everstep_store::Error::new(kind, "check a payload", reason.to_string()))
 }

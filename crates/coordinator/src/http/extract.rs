@@ -14,6 +14,7 @@ use super::problem::Refusal;
 use crate::Handle;
 
 const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
+const WEBHOOK_ID: &str = "Webhook-Id";
 const OPERATION_LEN_MAX: usize = 100;
 
 pub(super) async fn path<T: DeserializeOwned + Send>(parts: &mut Parts) -> Result<T, Refusal> {
@@ -147,8 +148,18 @@ impl<S: Sync> FromRequestParts<S> for Operation {
 }
 
 fn operation(headers: &HeaderMap) -> Result<Operation, Refusal> {
-    let refused = |detail: &str| Err(Refusal::Header { name: IDEMPOTENCY_KEY, detail: detail.to_owned() });
-    let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
+    known_by(headers, IDEMPOTENCY_KEY)
+}
+
+/// By what the repetition of a request to a webhook is known: senders that follow Standard Webhooks name it `Webhook-Id`.
+pub(super) fn sender_id(headers: &HeaderMap) -> Result<Operation, Refusal> {
+    let is_named = !headers.contains_key(IDEMPOTENCY_KEY) && headers.contains_key(WEBHOOK_ID);
+    known_by(headers, if is_named { WEBHOOK_ID } else { IDEMPOTENCY_KEY })
+}
+
+fn known_by(headers: &HeaderMap, name: &'static str) -> Result<Operation, Refusal> {
+    let refused = |detail: &str| Err(Refusal::Header { name, detail: detail.to_owned() });
+    let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else {
         return Ok(Operation { id: Uuid::now_v7().to_string(), given: false });
     };

@@ -3,12 +3,11 @@
 
 use axum::{
     Json,
-    body::Bytes,
     extract::{FromRequestParts, State},
-    http::{HeaderMap, HeaderValue, StatusCode, header, request::Parts},
+    http::{StatusCode, request::Parts},
     response::{IntoResponse, Response},
 };
-use everstep_protocol::{Namespace, Payload, Token, hook::Webhook, journal::Other};
+use everstep_protocol::{Namespace, Token, journal::Other};
 use everstep_store::HookView;
 use serde::{Deserialize, Serialize};
 use serde_json::{json, value::RawValue};
@@ -27,8 +26,8 @@ const PAGE_MAX: u32 = 200;
 /// `/v1/{namespace}/hooks/{token}/...` and `/hooks/{namespace}/{token}`
 #[derive(Debug)]
 pub(super) struct HookPath {
-    namespace: Namespace,
-    token: Token,
+    pub(super) namespace: Namespace,
+    pub(super) token: Token,
 }
 
 impl<S: Sync> FromRequestParts<S> for HookPath {
@@ -60,6 +59,9 @@ pub(super) struct Held {
     webhook: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     metadata: Option<Box<RawValue>>,
+    /// What every payload must fit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    schema: Option<Box<RawValue>>,
     /// From whom it was taken.
     #[serde(skip_serializing_if = "Option::is_none")]
     taken_from: Option<Other>,
@@ -79,6 +81,7 @@ impl From<HookView> for Held {
             retained: hook.ended,
             webhook: hook.webhook.is_some(),
             metadata: hook.metadata.as_ref().map(raw),
+            schema: hook.schema.as_ref().map(raw),
             taken_from: hook.from,
         }
     }
@@ -131,63 +134,29 @@ pub(super) async fn resume(
     JsonBody(body): JsonBody,
 ) -> Result<Response, Refusal> {
     let payload = read_payload(&body, handle.limits().event_bytes)?;
-    let request = ResumeRequest { namespace, token, id: operation.id.clone(), payload, webhook: false };
-    let (owner, _) = resumed(&handle, request, &operation).await?;
+    let request = ResumeRequest { namespace, token, id: operation.id.clone(), payload };
+    let resumed = handle.resume_hook(request).await.map_err(|error| unknown(error, &operation))?;
+    let owner = accepted(resumed, &operation.id, &handle)?;
     let accepted = json!({ "workflow": owner.workflow, "id": owner.id, "resume": operation.id });
     Ok((StatusCode::ACCEPTED, Json(accepted)).into_response())
 }
 
-async fn resumed(
-    handle: &Handle,
-    request: ResumeRequest,
-    operation: &Operation,
-) -> Result<(Other, Option<Webhook>), Refusal> {
-    let resumed = handle.resume_hook(request).await.map_err(|error| match error {
-        Error::Unknown { .. } => Refusal::EventUnknown { id: operation.id.clone(), given: operation.given },
-        error => Refusal::Engine(error),
-    })?;
+/// What a resume came to: its owner, or why nothing was kept.
+pub(super) fn accepted(resumed: Resumed, id: &str, handle: &Handle) -> Result<Other, Refusal> {
     match resumed {
-        Resumed::Accepted { owner, webhook } => Ok((owner, webhook)),
+        Resumed::Accepted { owner } => Ok(owner),
         Resumed::NotFound => Err(Refusal::NoHook),
-        Resumed::IdTaken => Err(Refusal::ResumeIdTaken(operation.id.clone())),
+        Resumed::Unfit(misfit) => Err(misfit.into()),
+        Resumed::IdTaken => Err(Refusal::ResumeIdTaken(id.to_owned())),
         Resumed::MailboxFull => Err(Refusal::MailboxFull(handle.limits().events_unread)),
         Resumed::Moved => Err(Refusal::HookMoved),
     }
 }
 
-/// `POST /hooks/{namespace}/{token}`: anybody resumes a hook that is a webhook, and is answered as that says (rule H58). A body of
-/// JSON is the payload; another is the payload as a text.
-pub(super) async fn webhook(
-    State(handle): State<Handle>,
-    HookPath { namespace, token }: HookPath,
-    operation: Operation,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Result<Response, Refusal> {
-    let payload = received(&headers, &body, handle.limits().event_bytes)?;
-    let request = ResumeRequest { namespace, token, id: operation.id.clone(), payload, webhook: true };
-    let (_, webhook) = resumed(&handle, request, &operation).await?;
-    answer(webhook.unwrap_or_default())
-}
-
-fn received(headers: &HeaderMap, body: &Bytes, limit: u64) -> Result<Payload, Refusal> {
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    if kind == "application/json" || kind.ends_with("+json") {
-        return read_payload(body, limit);
+/// Nobody knows whether it was kept.
+pub(super) fn unknown(error: Error, operation: &Operation) -> Refusal {
+    match error {
+        Error::Unknown { .. } => Refusal::EventUnknown { id: operation.id.clone(), given: operation.given },
+        error => Refusal::Engine(error),
     }
-    let text = std::str::from_utf8(body)
-        .map_err(|_| Refusal::Body("the body is neither JSON nor text in UTF-8".to_owned()))?;
-    let payload = Payload::encode(text).map_err(Refusal::Payload)?;
-    let bytes = payload.len() as u64;
-    if bytes > limit { Err(Refusal::PayloadTooLarge { bytes, limit }) } else { Ok(payload) }
-}
-
-fn answer(webhook: Webhook) -> Result<Response, Refusal> {
-    let status = webhook.status.map_or(Ok(StatusCode::ACCEPTED), StatusCode::from_u16);
-    let status = status.map_err(|error| Refusal::Bug(error.to_string()))?;
-    let Some(body) = webhook.body else { return Ok(status.into_response()) };
-    let kind = webhook.content_type.unwrap_or_else(|| "text/plain; charset=utf-8".to_owned());
-    let kind = HeaderValue::from_str(&kind).map_err(|error| Refusal::Bug(error.to_string()))?;
-    Ok((status, [(header::CONTENT_TYPE, kind)], body).into_response())
 }

@@ -12,7 +12,7 @@ use everstep_engine::start::{MessageKey, NameKey};
 use everstep_protocol::{
     Attribute, Fingerprint, InstanceId, InstanceUid, Millis, Namespace, Payload, Pin, WorkflowName,
     duration::IntoMillis,
-    hook::{StartHook, WrittenHook},
+    hook::{HookError, StartHook, WrittenHook},
     start::{Retention, StartOutcome, StartReply},
 };
 use everstep_store::{Cursor, Filter, StatusWord};
@@ -111,7 +111,11 @@ pub(super) fn read_input(input: Option<&RawValue>, limit: u64) -> Result<Payload
 /// The hook as it will be claimed.
 pub(super) fn read_hook(hook: Option<WrittenHook<&RawValue>>) -> Result<Option<StartHook>, Refusal> {
     let checked = hook.map(|hook| hook.check(|raw| Payload::from_text(raw.get()))).transpose();
-    checked.map_err(Refusal::from)
+    let hook = checked.map_err(Refusal::from)?;
+    if let Some(schema) = hook.as_ref().and_then(|hook| hook.schema.as_ref()) {
+        crate::schema::compiles(schema).map_err(HookError::Schema)?;
+    }
+    Ok(hook)
 }
 
 fn outcome(reply: StartReply, repeatable: bool) -> Result<(StatusCode, InstanceId), Refusal> {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use axum::{Json, extract::State};
 use everstep_protocol::{
     Class, Position, Run,
-    hook::Webhook,
+    hook::{Webhook, WebhookResponse},
     journal::{
         Attempted, Choice, Delivered, End, Entry, Fact, HookOutcome, Marks, Opened, Outcome, Received,
         Resolved, Wait,
@@ -185,6 +185,12 @@ pub(super) struct EntryView {
     /// What a webhook answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     webhook: Option<Webhook>,
+    /// What every payload of a hook must fit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    schema: Option<Box<RawValue>>,
+    /// What the request of a webhook is answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response: Option<WebhookResponse>,
     /// The token is taken from whoever has it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     force: bool,
@@ -423,6 +429,7 @@ impl EntryView {
                 token: Some(hook.token.to_string()),
                 retention: hook.retention.map(|retention| retention.to_string()),
                 payload: hook.metadata.as_ref().map(raw),
+                schema: hook.schema.as_ref().map(raw),
                 webhook: hook.webhook,
                 force: hook.force,
                 ..opening
@@ -431,6 +438,13 @@ impl EntryView {
                 wait: Some("payload"),
                 token: Some(awaiting.token.to_string()),
                 hook: Some(awaiting.hook.to_string()),
+                ..opening
+            },
+            Wait::Reply(reply) => Self {
+                wait: Some("reply"),
+                token: Some(reply.token.to_string()),
+                event: Some(reply.id),
+                response: Some(reply.response),
                 ..opening
             },
             Wait::Instance(other) => {

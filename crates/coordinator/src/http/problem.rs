@@ -10,7 +10,7 @@ use everstep_protocol::{
 };
 use serde::Serialize;
 
-use crate::{Error, ErrorKind};
+use crate::{Error, ErrorKind, Misfit};
 
 /// The media type of a problem.
 pub(super) const PROBLEM_JSON: &str = "application/problem+json";
@@ -104,6 +104,12 @@ pub(super) enum Refusal {
     /// Nobody can be resumed by this token.
     #[error("no open instance has a hook with this token; nothing was kept")]
     NoHook,
+    /// The payload does not fit the schema of the hook.
+    #[error(transparent)]
+    Misfit(#[from] Misfit),
+    /// The webhook takes other methods only.
+    #[error("{method} is not possible, the webhook takes {allow}; nothing was kept")]
+    WebhookMethod { method: String, allow: String },
     /// Another payload has this resume id.
     #[error("the hook was resumed with another payload under the id {0:?}; this one was not kept")]
     ResumeIdTaken(String),
@@ -185,6 +191,12 @@ impl Refusal {
             Self::Hook(HookError::Token(_)) => (S::BAD_REQUEST, "name", "A name breaks its rule"),
             Self::Hook(_) => (S::UNPROCESSABLE_ENTITY, "hook", "The hook is not acceptable"),
             Self::NoHook => (S::NOT_FOUND, "hook_not_found", "No such hook"),
+            Self::Misfit(_) => {
+                (S::UNPROCESSABLE_ENTITY, "payload_misfit", "The payload does not fit the schema")
+            }
+            Self::WebhookMethod { .. } => {
+                (S::METHOD_NOT_ALLOWED, "wrong_method", "The webhook takes other methods")
+            }
             Self::ResumeIdTaken(_) => (S::CONFLICT, "resume_id_taken", "The resume id is taken"),
             Self::HookMoved => (S::CONFLICT, "moved", "The token moved on"),
             Self::Rejected { .. } => (S::UNPROCESSABLE_ENTITY, "rejected", "The start is refused"),
@@ -230,6 +242,7 @@ impl Refusal {
             Self::NoHook => {
                 "it was never there, was let go of, or its instance has ended: a start may take the token"
             }
+            Self::Misfit(_) => "send a payload that fits; the journal of the instance shows the schema",
             Self::ResumeIdTaken(_) => "give every payload an id of its own in the header Idempotency-Key",
             Self::Rejected { code: Some(code), .. } => {
                 return Some(format!("reason {code}; nothing was created"));
@@ -315,11 +328,19 @@ impl IntoResponse for Refusal {
         let detail = self.detail(status);
         let kind = format!("urn:everstep:problem:{code}");
         let hint = self.hint();
+        let allow = if let Self::WebhookMethod { allow, .. } = &self {
+            HeaderValue::from_str(allow).ok()
+        } else {
+            None
+        };
         let owner = if let Self::HookHeld { owner, .. } = self { owner } else { None };
         let problem = Problem { kind, title, status: status.as_u16(), code, detail, hint, retry_safe, owner };
         let body = serde_json::to_vec(&problem).expect("a problem is plain text and numbers");
         let content_type = (header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
         let mut response = (status, [content_type], body).into_response();
+        if let Some(allow) = allow {
+            response.headers_mut().insert(header::ALLOW, allow);
+        }
         if retry_safe {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }

@@ -186,11 +186,15 @@ impl Desk<'_> {
             }
         };
         let owner = match resumed {
-            Ok(Resumed::Accepted { owner, .. }) => owner,
+            Ok(Resumed::Accepted { owner }) => owner,
             Ok(Resumed::NotFound) => return Some(waiting),
             Ok(Resumed::IdTaken) => {
                 let reason = "the hook was resumed with another payload under this id; this one was not kept";
                 self.refuse(waiting, "resume_id_taken", reason.to_owned());
+                return None;
+            }
+            Ok(Resumed::Unfit(misfit)) => {
+                self.refuse(waiting, reply::PAYLOAD_MISFIT, misfit.to_string());
                 return None;
             }
             Ok(Resumed::MailboxFull) => {
@@ -256,7 +260,7 @@ fn check(shared: &Shared, namespace: &Namespace, message: &Message) -> Result<Ch
         SentMessage::Event(event) => event,
         SentMessage::Resume(ResumeMessage { token, payload }) => {
             let (namespace, id) = (namespace.clone(), known_by.message_id);
-            let to = To::Hook(ResumeRequest { namespace, token, id, payload, webhook: false });
+            let to = To::Hook(ResumeRequest { namespace, token, id, payload });
             return Ok(Checked { to, reply_to });
         }
     };

@@ -163,7 +163,7 @@ fn floor_char_boundary(text: &str, length: usize) -> usize {
 
 /// Labels stay bounded whatever the record says.
 fn known_code(code: &str) -> &'static str {
-    const CODES: [&str; 25] = [
+    const CODES: [&str; 26] = [
         "content_type",
         "body",
         "unknown_field",
@@ -188,6 +188,7 @@ fn known_code(code: &str) -> &'static str {
         reply::MAILBOX_FULL,
         reply::NOT_FOUND,
         reply::HOOK_NOT_FOUND,
+        reply::PAYLOAD_MISFIT,
         "resume_id_taken",
     ];
     CODES.into_iter().find(|known| *known == code).unwrap_or("other")

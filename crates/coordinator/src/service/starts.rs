@@ -7,6 +7,7 @@ use everstep_broker::{Consume, Delivery, HeaderValue, Incoming, Message, Propert
 use everstep_engine::{Input, start::MessageKey};
 use everstep_protocol::{
     Namespace, Payload, WorkflowName,
+    hook::HookError,
     start::{Claimed, Encoding, StartError, StartMessage},
     topology,
 };
@@ -113,6 +114,9 @@ fn check(shared: &Shared, namespace: &Namespace, message: &Message) -> Result<Ch
     let limits = shared.settings.limits;
     let parsed = StartMessage::parse(encoding, &message.body, limits.input_bytes);
     let start = parsed.map_err(|error| refuse(&error))?;
+    if let Some(schema) = start.hook.as_ref().and_then(|hook| hook.schema.as_ref()) {
+        crate::schema::compiles(schema).map_err(|reason| refuse(&HookError::Schema(reason).into()))?;
+    }
     let key = message_key(namespace, &start.workflow, properties);
     if start.id.is_none() && start.hook.is_none() && key.is_none() {
         return Err(refuse(&StartError::NoIdentity));

@@ -90,3 +90,31 @@ async fn h30_h54_what_is_wrong_with_a_hook_is_named_and_nothing_is_created() {
     assert_eq!(unknown.status / 100, 4, "{}", unknown.body);
     assert_eq!(rig.get(&format!("{INSTANCES}/o-1")).await.status, 404);
 }
+
+#[tokio::test]
+async fn h57_the_hook_of_a_start_has_its_schema() {
+    let rig = Rig::new().await;
+    let start = |schema: &str| format!(r#"{{"id":"o-1","hook":{{"token":"order:17","schema":{schema}}}}}"#);
+    for (schema, named) in [
+        (r#"{"type":"no such type"}"#, "no JSON Schema"),
+        (r#"{"$ref":"https://example.com/a"}"#, "example.com"),
+        ("[]", "no object"),
+        (&format!(r#""{}""#, "x".repeat(65 << 10)), "65536"),
+    ] {
+        let refused = rig.post(INSTANCES, &start(schema)).await;
+        // A body as large as that may be refused before it is read.
+        if refused.status != 413 {
+            assert!(refused.problem(422, "hook").contains(named), "{}", refused.body);
+        }
+        assert_eq!(rig.get(&format!("{INSTANCES}/o-1")).await.status, 404, "nothing was created");
+    }
+    let schema = r#"{"properties":{"cents":{"type":"integer"}}}"#;
+    assert_eq!(rig.post(INSTANCES, &start(schema)).await.status, 201);
+    assert_eq!(rig.get(HOOK).await.json()["schema"].to_string(), schema);
+    let refused = resume(&rig, "order:17", "r-1", r#"{"cents":"4711"}"#).await;
+    let detail = refused.problem(422, "payload_misfit");
+    assert!(detail.contains("/cents") && detail.contains("/properties/cents/type"), "{detail}");
+    assert_eq!((refused.body.contains("4711"), &refused.json()["retry_safe"]), (false, &json!(false)));
+    // Nothing was kept under its id.
+    assert_eq!(resume(&rig, "order:17", "r-1", r#"{"cents":1}"#).await.status, 202);
+}

@@ -9,6 +9,7 @@ use std::{
 
 use everstep_protocol::{
     Attribute, AttributeName, CallHash, EventType, Fingerprint, HookId, InstanceUid, Payload, Pin, Timestamp,
+    hook::WebhookResponse,
     journal::{Entry, Outcome, Parked},
 };
 
@@ -22,7 +23,7 @@ use super::{
 use crate::{
     effect::{Change, Forget},
     head::Head,
-    hook::{HookEnd, HookRow, TokenKey},
+    hook::{HookEnd, HookRow, ReplyKey, TokenKey},
     letter::{Address, Caller, Cascade, ChildRow, NewLetter, Said},
     mailbox::{AwaitedKey, Delivery, EventRow},
     rows::{Control, Lease, RemoteRow, Rows, Subject, WaitRow},
@@ -141,6 +142,7 @@ pub(super) struct Fold {
     attributes: BTreeMap<(InstanceUid, AttributeName), AttributeRow>,
     attribute_resets: BTreeSet<InstanceUid>,
     states: BTreeMap<InstanceUid, Published>,
+    replies: BTreeMap<ReplyKey, WebhookResponse>,
     hooks: Table<TokenKey, HookRow>,
     /// Whose the deleted ones are, and why they are.
     hook_ends: BTreeMap<TokenKey, (InstanceUid, HookEnd)>,
@@ -286,6 +288,9 @@ impl Fold {
                 self.hooks.update(|row| row.owner != uid || row.id == HookId::START);
                 self.rest.hooks_dropped.push(uid);
             }
+            Change::Reply(to, response) => {
+                self.replies.entry(to.clone()).or_insert_with(|| response.clone());
+            }
         }
     }
 
@@ -399,6 +404,7 @@ impl Fold {
         self.awaited.retain(|key| key.uid != uid);
         self.events.retain(|(other, _), _| *other != uid);
         self.deliveries.retain(|(other, _), _| *other != uid);
+        self.replies.retain(|to, _| to.instance != uid);
         self.remotes.retain(|(other, _)| *other != uid);
         self.parked.retain(|other| *other != uid);
         self.controls.retain(|other| *other != uid);
@@ -471,6 +477,7 @@ impl Fold {
             payload,
         };
         writes.deliveries = self.deliveries.into_iter().map(delivery).collect();
+        writes.replies = self.replies.into_iter().collect();
         let (deletes, inserts) = self.remotes.split();
         writes.remote_deletes = deletes;
         writes.remotes = inserts.into_iter().map(|((uid, _), row)| (uid, row)).collect();

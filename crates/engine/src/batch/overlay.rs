@@ -109,6 +109,7 @@ pub(super) fn overlay(
         Change::Attributes(_)
         | Change::State(_)
         | Change::Outbox(_)
+        | Change::Reply(..)
         | Change::Cut(_)
         | Change::Letter(_)
         | Change::Cascade(_)

@@ -5,13 +5,14 @@ use std::borrow::Cow;
 use everstep_protocol::{
     Attribute, BuildName, CallHash, EventType, Fingerprint, InstanceUid, Namespace, Payload, Pin, Run,
     Timestamp, WorkflowName,
+    hook::WebhookResponse,
     journal::{Entry, Outcome, Parked},
 };
 
 use crate::{
     effect::{Answer, Forget},
     head::{Head, Status},
-    hook::{HookEnd, HookRow, TokenKey},
+    hook::{HookEnd, HookRow, ReplyKey, TokenKey},
     letter::{Caller, Cascade, ChildRow, NewLetter, ParentRow},
     lifecycle::Lifecycle,
     mailbox::{AwaitedKey, Delivery, EventRow},
@@ -52,6 +53,8 @@ pub struct Writes {
     pub awaited: Vec<(AwaitedKey, CallHash)>,
     /// Events that were accepted, as they are after the batch.
     pub events: Vec<(InstanceUid, EventRow)>,
+    /// Answers to requests of webhooks that were accepted before; one that has an answer keeps it.
+    pub replies: Vec<(ReplyKey, WebhookResponse)>,
     /// Events that were accepted before, and went to a call or returned.
     pub deliveries: Vec<DeliveryRow>,
     /// Remote steps that are over or replaced.
@@ -297,6 +300,7 @@ impl Writes {
             && self.awaited.is_empty()
             && self.events.is_empty()
             && self.deliveries.is_empty()
+            && self.replies.is_empty()
             && self.remote_deletes.is_empty()
             && self.remotes.is_empty()
             && self.cleared.is_empty()

@@ -3,14 +3,14 @@
 
 use everstep_protocol::{
     Call, EventType, Failure, FailureKind, HookId, InstanceUid, Token,
-    hook::{Registration, check_metadata},
+    hook::{HookError, Registration, check_metadata, check_schema},
     journal::{Closed, Entry, Fact, HookOutcome, Opened, Other, Registered, TakenOver, Wait},
 };
 
 use super::{Draft, event};
 use crate::{
-    effect::{Answer, Change},
-    hook::{Claim, HookEnd, HookRow, SentPayload, TokenKey, name_of, retained},
+    effect::{Answer, Change, Effect},
+    hook::{Claim, HookEnd, HookRow, ReplyKey, SentPayload, TokenKey, name_of, retained},
     letter::{Address, Caller, NewLetter, Said},
     mailbox::{Mailbox, SentEvent},
     rows::{WaitKind, WaitRow},
@@ -34,6 +34,16 @@ pub(super) fn resume(draft: &mut Draft<'_>, sent: &SentPayload) -> Answer {
         draft,
         &SentEvent { id, kind: EventType::of_hook(sent.hook), key: None, payload, fingerprint },
     )
+}
+
+/// What the code answers whoever sent its webhooks requests: kept with the request, and told to whoever waits for it.
+pub(super) fn answer(draft: &mut Draft<'_>, written: &[Entry]) {
+    for entry in written {
+        let Fact::Opened(Opened { wait: Wait::Reply(reply), .. }) = &entry.fact else { continue };
+        let to = ReplyKey { instance: draft.uid(), token: reply.token.clone(), id: reply.id.clone() };
+        draft.changes.push(Change::Reply(to.clone(), reply.response.clone()));
+        draft.effects.push(Effect::Reply(to, Box::new(reply.response.clone())));
+    }
 }
 
 /// The body lets a hook go: its token is free at once, whatever its retention (rules H21, H23).
@@ -108,6 +118,7 @@ fn claim(draft: &mut Draft<'_>, call: &Call, id: HookId, asked: &Registration) -
         ended: false,
         webhook: asked.webhook.clone(),
         metadata: asked.metadata.clone(),
+        schema: asked.schema.clone(),
         from: None,
     };
     draft.put_hook(&asked.token, row);
@@ -121,6 +132,13 @@ fn allowed(draft: &Draft<'_>, asked: &Registration) -> Result<Option<everstep_pr
     }
     if let Some(metadata) = &asked.metadata {
         check_metadata(metadata).map_err(|error| error.to_string())?;
+    }
+    if let Some(webhook) = &asked.webhook {
+        webhook.check().map_err(|error| error.to_string())?;
+    }
+    if let Some(schema) = &asked.schema {
+        check_schema(schema).map_err(|error| error.to_string())?;
+        (draft.context.compiles)(schema).map_err(|reason| HookError::Schema(reason).to_string())?;
     }
     retained(asked.retention, draft.context.now, draft.context.limits.hook_retention)
 }
@@ -153,6 +171,7 @@ pub(super) fn hand_over(draft: &mut Draft<'_>, caller: Caller, claim: &Claim) ->
         ended: false,
         webhook: None,
         metadata: claim.asked.metadata.clone(),
+        schema: claim.asked.schema.clone(),
         from: Some(name_of(&draft.head)),
     };
     draft.put_hook(token, moved);

@@ -135,7 +135,12 @@ pub(super) fn open(draft: &mut Draft<'_>, entry: &Entry) {
     let Fact::Opened(opened) = &entry.fact else { return };
     let namespace = draft.head.namespace.clone();
     let (to, said) = match &opened.wait {
-        Wait::Sleep { .. } | Wait::Remote(_) | Wait::Event { .. } | Wait::Hook(_) | Wait::Payload(_) => {
+        Wait::Sleep { .. }
+        | Wait::Remote(_)
+        | Wait::Event { .. }
+        | Wait::Hook(_)
+        | Wait::Reply(_)
+        | Wait::Payload(_) => {
             return;
         }
         Wait::Child(child) => (child_of(child), draft.start(child)),

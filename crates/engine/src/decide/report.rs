@@ -8,7 +8,7 @@ use everstep_protocol::{
     policy::Limit,
 };
 
-use super::{Draft, again, event, letter, question};
+use super::{Draft, again, event, hook, letter, question};
 use crate::{
     effect::{Answer, Change, Effect},
     head::{Cached, Status},
@@ -101,6 +101,7 @@ fn take(draft: &mut Draft<'_>, session: SessionId, build: &BuildName, report: &R
         }
     }
     draft.append_all(&written);
+    hook::answer(draft, &written);
     let taken = with_events(draft, report, taken, &written);
     publish(draft, report, taken);
     let others = std::mem::take(&mut draft.effects);
@@ -277,7 +278,7 @@ fn open_waits(draft: &mut Draft<'_>, entry: &Entry, report: &Report) {
                 }
             }
             // A hook is claimed when all entries are there.
-            Wait::Remote(_) | Wait::Hook(_) => {}
+            Wait::Remote(_) | Wait::Hook(_) | Wait::Reply(_) => {}
             Wait::Event { .. } | Wait::Payload(_) => {
                 if let Some(wait) = event::awaiting(entry) {
                     draft.open_wait(wait);

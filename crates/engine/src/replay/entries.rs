@@ -170,6 +170,8 @@ impl Replay {
             (Wait::Event { key, .. }, Asked::Event(asked)) if key == asked => false,
             (Wait::Hook(hook), Asked::Hook(token)) if hook.token == *token => false,
             (Wait::Payload(awaiting), Asked::Payload(hook)) if awaiting.hook == *hook => false,
+            // What was answered then was answered: the sender has it.
+            (Wait::Reply(reply), Asked::Reply(id)) if reply.id == *id => false,
             (Wait::Remote(remote), Asked::Remote(input)) => {
                 let recorded = (remote.fingerprint, opened.build.as_ref());
                 is_changed(entry, &opened.call, (*input, &build), recorded)?
@@ -190,6 +192,7 @@ impl Replay {
                 | Wait::Instance(_)
                 | Wait::Hook(_)
                 | Wait::Payload(_)
+                | Wait::Reply(_)
                 | Wait::Send(_),
                 _,
             ) => {
@@ -209,7 +212,7 @@ impl Replay {
             return Ok(Fed::Nothing);
         };
         match (made.state, &made.asked) {
-            (State::Waiting, Asked::Sleep) => {
+            (State::Waiting, Asked::Sleep | Asked::Reply(_)) => {
                 self.calls.remove(&number);
                 Ok(Fed::Resolve { number, result: Ok(Payload::null()) })
             }

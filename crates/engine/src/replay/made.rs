@@ -72,6 +72,7 @@ impl Made {
             | Asked::Instance
             | Asked::Send(_)
             | Asked::Payload(_)
+            | Asked::Reply(_)
             | Asked::Rollback => None,
         }
     }
@@ -94,6 +95,7 @@ impl Made {
             | Asked::Send(_)
             | Asked::Hook(_)
             | Asked::Payload(_)
+            | Asked::Reply(_)
             | Asked::Rollback => vec![Next::Open { number }],
             Asked::Step(_) if self.losses.is_empty() => vec![Next::Start(self.start(number, self.attempt))],
             Asked::Step(_) => {
@@ -143,6 +145,7 @@ impl Made {
             | Asked::Send(_)
             | Asked::Hook(_)
             | Asked::Payload(_)
+            | Asked::Reply(_)
             | Asked::Rollback => State::Retrying,
         };
     }

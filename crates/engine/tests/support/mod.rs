@@ -173,13 +173,14 @@ pub fn dropped(call: &Call, after: u64) -> everstep_protocol::journal::Closed {
 }
 
 pub fn registration(token: &str) -> everstep_protocol::hook::Registration {
-    everstep_protocol::hook::Registration {
-        token: token.parse().unwrap(),
-        retention: None,
-        metadata: None,
-        webhook: None,
-        force: false,
-    }
+    everstep_protocol::hook::Registration::new(token.parse().unwrap())
+}
+
+/// The code answers the request `id` of the webhook with this token.
+pub fn reply(token: &str, id: &str, status: u16) -> everstep_protocol::journal::Reply {
+    let response =
+        everstep_protocol::hook::WebhookResponse { status, headers: Vec::new(), body: None, base64: false };
+    everstep_protocol::journal::Reply { token: token.parse().unwrap(), id: id.to_owned(), response }
 }
 
 pub fn awaiting_hook(token: &str) -> everstep_protocol::journal::Awaiting {
@@ -345,6 +346,7 @@ pub fn effect_word(effect: &Effect) -> &'static str {
         Effect::Offer { kept_by: Some(_), .. } => "offer to",
         Effect::Offer { .. } => "offer",
         Effect::OfferStep { .. } => "offer step",
+        Effect::Reply(..) => "reply",
     }
 }
 
@@ -361,6 +363,8 @@ pub struct Tables {
     pub operations: BTreeMap<(InstanceUid, String), Answer>,
     pub awaited: BTreeMap<AwaitedKey, CallHash>,
     pub events: BTreeMap<(InstanceUid, u64), EventRow>,
+    /// What the code has answered requests of webhooks.
+    pub replies: BTreeMap<everstep_engine::hook::ReplyKey, everstep_protocol::hook::WebhookResponse>,
     pub names: BTreeMap<NameKey, (InstanceUid, Fingerprint)>,
     pub messages: BTreeMap<MessageKey, Decided>,
     pub outbox: BTreeMap<(InstanceUid, Run), everstep_engine::lifecycle::Lifecycle>,
@@ -756,6 +760,9 @@ impl Store {
             assert_eq!(event.event.kind, row.kind);
             event.delivery = row.delivery;
         }
+        for (to, response) in &writes.replies {
+            tables.replies.entry(to.clone()).or_insert_with(|| response.clone());
+        }
         insert(
             &mut tables.remotes,
             writes.remotes.iter().map(|row| ((row.0, row.1.call.hash()), row.1.clone())),
@@ -1011,6 +1018,7 @@ fn forget(tables: &mut Tables, row: &Deleted) {
     tables.waits.retain(|(other, _), _| *other != uid);
     tables.awaited.retain(|key, _| key.uid != uid);
     tables.events.retain(|(other, _), _| *other != uid);
+    tables.replies.retain(|to, _| to.instance != uid);
     tables.remotes.retain(|(other, _), _| *other != uid);
     tables.parked.remove(&uid);
     tables.operations.retain(|(other, _), _| *other != uid);

@@ -23,6 +23,8 @@ pub enum Act {
     Hook(&'static str),
     /// The next payload of this hook.
     Payload(&'static str, HookId),
+    /// An answer to the request with this id.
+    Reply(&'static str),
     Drop(u64),
     LetGo(u64),
 }
@@ -66,6 +68,7 @@ impl Run {
                     self.made(CallKind::Hook, name, Asked::Hook(name.parse().unwrap()));
                 }
                 Act::Payload(name, hook) => self.made(CallKind::Payload, name, Asked::Payload(hook)),
+                Act::Reply(id) => self.made(CallKind::Reply, "h", Asked::Reply(id.to_owned())),
                 Act::LetGo(number) => {
                     let call = self.call(number).0.clone();
                     let token = call.name.as_str().parse().unwrap();

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Other;
-use crate::{Call, Failure, HookId, Payload, Timestamp, Token};
+use crate::{Call, Failure, HookId, Payload, Timestamp, Token, hook::WebhookResponse};
 
 /// A wait for what a hook is resumed with. It has no time of its own: it ends when a payload comes, and is `fired` if the hook is
 /// over and nothing unread is left of it.
@@ -14,6 +14,18 @@ pub struct Awaiting {
     pub hook: HookId,
     /// Its token.
     pub token: Token,
+}
+
+/// What the code answers whoever sent a webhook its request. It waits for nothing: its entry is all that is to come of it, and the
+/// first answer to a request is the one that counts (rule H58).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reply {
+    /// The token that the request came for.
+    pub token: Token,
+    /// The request's id.
+    pub id: String,
+    /// The answer.
+    pub response: WebhookResponse,
 }
 
 /// What came of a hook that the body created.

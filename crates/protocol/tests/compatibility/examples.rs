@@ -7,12 +7,12 @@ use everstep_protocol::{
     EventType, Failure, FailureKind, Fingerprint, FunctionName, Generation, HookId, Incarnation, InstanceId,
     InstanceUid, Millis, Namespace, Payload, Policy, Pool, Position, Run, Sent, SessionId, StepKey,
     Timestamp, Token, WorkflowName,
-    hook::{HookRetention, Registration, Webhook},
+    hook::{Carried, HookRetention, Method, Registration, Webhook, WebhookResponse},
     journal::{
         Attempted, Awaiting, Cancelled, Child, Choice, Closed, Compensated, Compensating, Delivered, End,
         Entry, Fact, HookOutcome, Intended, Lost, Marks, Opened as OpenedWait, Other, Outcome, ParkCode,
-        Parked, Patched, Progress, Received, Registered, Remote, Resolved, Returned, Reusable, Rollback,
-        Sending, Started, TakenOver, Undone, UndoneEnd, Wait, Withdrawn,
+        Parked, Patched, Progress, Received, Registered, Remote, Reply, Resolved, Returned, Reusable,
+        Rollback, Sending, Started, TakenOver, Undone, UndoneEnd, Wait, Withdrawn,
     },
     limits::Limits,
     message::{
@@ -168,6 +168,7 @@ fn worker_items() -> Vec<(&'static str, WorkerItem)> {
         ("patch", WorkerItem::Report(Report { opened: vec![patch()], ..report(Then::Continue) })),
         ("others", WorkerItem::Report(others_report())),
         ("hooks", WorkerItem::Report(hook_report())),
+        ("webhooks", WorkerItem::Report(webhook_report())),
         ("again hook", WorkerItem::Report(report(Then::Again(Again { hook: Some(token()), ..again(None) })))),
         ("rollback", WorkerItem::Report(rollback_report(Some(bare_failure())))),
         ("rollback bare", WorkerItem::Report(rollback_report(None))),
@@ -763,6 +764,9 @@ fn hook_facts() -> Vec<(&'static str, Fact)> {
         ("hook", opened(CallKind::Hook, Wait::Hook(registration()))),
         ("hook bare", opened(CallKind::Hook, Wait::Hook(bare_registration()))),
         ("payload", opened(CallKind::Payload, Wait::Payload(awaiting()))),
+        ("webhook", opened(CallKind::Hook, Wait::Hook(webhook()))),
+        ("reply", opened(CallKind::Reply, Wait::Reply(reply()))),
+        ("reply bare", opened(CallKind::Reply, Wait::Reply(bare_reply()))),
         ("owned", registered(HookOutcome::Owned { hook: hook(), from: Some(other()) })),
         ("owned bare", registered(HookOutcome::Owned { hook: HookId::START, from: None })),
         ("conflict", registered(HookOutcome::Conflict { owner: other() })),
@@ -804,7 +808,7 @@ fn awaiting() -> Awaiting {
 }
 
 fn bare_registration() -> Registration {
-    Registration { token: token(), retention: None, metadata: None, webhook: None, force: false }
+    Registration::new(token())
 }
 
 fn registration() -> Registration {
@@ -812,6 +816,7 @@ fn registration() -> Registration {
         status: Some(200),
         body: Some("ok".to_owned()),
         content_type: Some("text/html".to_owned()),
+        ..Webhook::default()
     };
     Registration {
         retention: Some(HookRetention::For(Millis(60_000))),
@@ -819,6 +824,49 @@ fn registration() -> Registration {
         webhook: Some(webhook),
         force: true,
         ..bare_registration()
+    }
+}
+
+/// Everything that a webhook may say, though not all of it together.
+fn webhook() -> Registration {
+    let webhook = Webhook {
+        headers: vec![("x-shop".to_owned(), "3".to_owned())],
+        base64: true,
+        methods: vec![Method::Get, Method::Put, Method::Patch, Method::Delete, Method::Post],
+        carries: Carried::RawRequest,
+        manual: true,
+        ..Webhook::default()
+    };
+    Registration { webhook: Some(webhook), schema: Some(json(r#"{"type":"object"}"#)), ..bare_registration() }
+}
+
+fn reply() -> Reply {
+    let response = WebhookResponse {
+        status: 201,
+        headers: vec![("content-type".to_owned(), "text/html".to_owned())],
+        body: Some("/wA=".to_owned()),
+        base64: true,
+    };
+    Reply { token: token(), id: "r-1".to_owned(), response }
+}
+
+fn bare_reply() -> Reply {
+    let response = WebhookResponse { status: 204, headers: Vec::new(), body: None, base64: false };
+    Reply { response, ..reply() }
+}
+
+fn webhook_report() -> Report {
+    let open = |kind, wait| Open { call: call(kind), called_after: Position(5), wait };
+    let carrying = Webhook { carries: Carried::Request, ..Webhook::default() };
+    let carrying = Registration { webhook: Some(carrying), ..bare_registration() };
+    Report {
+        opened: vec![
+            open(CallKind::Hook, OpenWait::Hook(webhook())),
+            open(CallKind::Hook, OpenWait::Hook(carrying)),
+            open(CallKind::Reply, OpenWait::Reply(reply())),
+            open(CallKind::Reply, OpenWait::Reply(bare_reply())),
+        ],
+        ..report(Then::Continue)
     }
 }
 
@@ -873,8 +921,9 @@ fn words() -> Vec<Example> {
     ];
     let later_calls = vec![CallKind::Instance, CallKind::Send];
     let (rollback, payload) = (vec![CallKind::Rollback], vec![CallKind::Payload]);
+    let reply = vec![CallKind::Reply];
     let (later_codes, later_failures) = (vec![ParkCode::CompensationMissing], vec![FailureKind::Cancelled]);
-    each_once(&CallKind::ALL, &[&call_kinds, &later_calls, &rollback, &payload]);
+    each_once(&CallKind::ALL, &[&call_kinds, &later_calls, &rollback, &payload, &reply]);
     each_once(&FailureKind::ALL, &[&failure_kinds, &later_failures]);
     each_once(&ParkCode::ALL, &[&park_codes, &later_codes]);
     vec![
@@ -883,6 +932,7 @@ fn words() -> Vec<Example> {
         Example::new("words/call_kind rollback", rollback),
         Example::new("words/park_code later", later_codes),
         Example::new("words/call_kind payload", payload),
+        Example::new("words/call_kind reply", reply),
         Example::new("words/failure_kind", failure_kinds),
         Example::new("words/failure_kind later", later_failures),
         Example::new("words/park_code", park_codes),

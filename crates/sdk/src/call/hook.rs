@@ -3,6 +3,7 @@
 mod claim;
 mod create;
 mod payloads;
+mod webhook;
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -16,6 +17,7 @@ use self::claim::conflict;
 pub use self::claim::{HookConflict, HookTaken, IntoRetention, Owner};
 pub use self::create::HookCall;
 pub use self::payloads::{NextPayload, Payloads};
+pub use self::webhook::{NextRequest, RespondCall, Webhook, WebhookCall, WebhookRequest, WebhookResponse};
 use super::Instance;
 use crate::Error;
 use crate::host::{Shared, Standing};

@@ -210,6 +210,7 @@ const fn more_than_a_token(asked: &Registration) -> Option<&'static str> {
         Registration { retention: Some(_), .. } => Some("retention"),
         Registration { webhook: Some(_), .. } => Some("webhook"),
         Registration { force: true, .. } => Some("force"),
+        Registration { schema: Some(_), .. } => Some("schema"),
         Registration { .. } => None,
     }
 }

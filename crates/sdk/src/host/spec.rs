@@ -8,7 +8,7 @@ use everstep_protocol::{
     Attempt, Call, EventKey, EventType, Failure, FunctionName, InstanceId, Millis, Payload, Policy, Pool,
     Position, Timestamp, WorkflowName,
     hook::Registration,
-    journal::{Awaiting, Marks, Other},
+    journal::{Awaiting, Marks, Other, Reply},
 };
 
 use crate::Step;
@@ -59,6 +59,8 @@ pub enum Spec {
     Hook(Registration),
     /// Wait for the next payload of a hook.
     Payload(Awaiting),
+    /// Answer the request of a webhook.
+    Reply(Reply),
     /// Record that the body is over and that its compensations begin (rule P38).
     Rollback {
         /// What it ended with; none if somebody asked for the rollback.
@@ -158,6 +160,7 @@ impl Spec {
             | Self::Send(_)
             | Self::Hook(_)
             | Self::Payload(_)
+            | Self::Reply(_)
             | Self::Rollback { .. } => None,
         }
     }
@@ -177,6 +180,7 @@ impl Spec {
             | Self::Send(_)
             | Self::Hook(_)
             | Self::Payload(_)
+            | Self::Reply(_)
             | Self::Rollback { .. } => None,
         }
     }
@@ -196,6 +200,7 @@ impl Spec {
             | Self::Send(_)
             | Self::Hook(_)
             | Self::Payload(_)
+            | Self::Reply(_)
             | Self::Rollback { .. } => Marks::default(),
         }
     }

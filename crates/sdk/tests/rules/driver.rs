@@ -96,6 +96,7 @@ impl Driver {
                 | Spec::Send(_)
                 | Spec::Hook(_)
                 | Spec::Payload(_)
+                | Spec::Reply(_)
                 | Spec::Rollback { .. } => Ok(Payload::null()),
                 Spec::Patch => Ok(Payload::encode(&true).unwrap()),
             };

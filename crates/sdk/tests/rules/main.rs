@@ -21,3 +21,4 @@ mod retries;
 mod saga;
 mod steps;
 mod values;
+mod webhooks;

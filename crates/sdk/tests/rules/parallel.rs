@@ -84,6 +84,7 @@ fn go(mut next: impl FnMut(&[u64]) -> u64) -> Way {
                 | Spec::Patch
                 | Spec::Hook(_)
                 | Spec::Payload(_)
+                | Spec::Reply(_)
                 | Spec::Rollback { .. } => Payload::null(),
             };
             open.insert(made.number, (made.call.clone(), output));

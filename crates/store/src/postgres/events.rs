@@ -6,13 +6,15 @@ use everstep_engine::{
     mailbox::{Delivery, EventId, EventRow, KnownEvent, Query, ReturnQuery, SentEvent},
     rows::{Needs, WaitRow},
 };
-use everstep_protocol::{CallHash, EventKey, EventType, Fingerprint, InstanceUid, Payload, Position, Run};
+use everstep_protocol::{
+    CallHash, EventKey, EventType, Fingerprint, InstanceUid, Payload, Position, Run, wire,
+};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::{
     fault::Fault,
-    rows::{self, Bytes16, clean},
+    rows::{self, Bytes16, Raw, clean},
     statements as sql,
     trip::{Trip, params},
 };
@@ -193,6 +195,17 @@ pub(super) async fn write<'a>(writes: &'a Writes, trip: &mut Trip<'a>) -> Result
             rows.iter().map(|row| row.payload.as_ref().map(Payload::as_str)).collect::<Vec<_>>(),
         ];
         trip.rows(sql::EVENT_DELIVERY, params).await?;
+    }
+    if !writes.replies.is_empty() {
+        let rows = &writes.replies;
+        let ids: Vec<EventId> = rows.iter().map(|(to, _)| to.event_id()).collect();
+        let params = params![
+            rows.iter().map(|(to, _)| to.instance.0).collect::<Vec<_>>(),
+            ids.iter().map(|id| clean(&id.app_id).into_owned()).collect::<Vec<_>>(),
+            ids.iter().map(|id| clean(&id.id).into_owned()).collect::<Vec<_>>(),
+            rows.iter().map(|(_, response)| Raw(wire::encode(response))).collect::<Vec<_>>(),
+        ];
+        trip.execute(sql::EVENT_REPLY, params).await?;
     }
     Ok(())
 }

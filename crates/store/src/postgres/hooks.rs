@@ -49,10 +49,10 @@ pub(super) fn read(
     }
     for row in next(!needs.tokens_of.is_empty()) {
         let (_, token) = &needs.tokens_of[nth(&row)?];
-        loaded.rows.hooks.insert((rows::name(&row, 13)?, token.clone()), hook(&row)?);
+        loaded.rows.hooks.insert((rows::name(&row, 14)?, token.clone()), hook(&row)?);
     }
     for row in next(!needs.start_hooks.is_empty()) {
-        loaded.rows.hooks.insert((rows::name(&row, 13)?, rows::name(&row, 14)?), hook(&row)?);
+        loaded.rows.hooks.insert((rows::name(&row, 14)?, rows::name(&row, 15)?), hook(&row)?);
     }
     Ok(())
 }
@@ -75,6 +75,7 @@ fn hook(row: &Row) -> Result<HookRow, Fault> {
         retain_until: rows::time_if_any(row, 7)?,
         ended: row.try_get(8)?,
         metadata: row.try_get::<_, Option<String>>(9)?.map(Payload::from_trusted),
+        schema: row.try_get::<_, Option<String>>(13)?.map(Payload::from_trusted),
         webhook: webhook.map(|packed| wire::decode("webhook", packed).map_err(Fault::corrupt)).transpose()?,
         from,
     })
@@ -82,7 +83,7 @@ fn hook(row: &Row) -> Result<HookRow, Fault> {
 
 /// A row of `hooks_shown.sql`.
 pub(super) fn shown(row: &Row) -> Result<HookView, Fault> {
-    Ok(HookView { token: rows::name(row, 14)?, hook: hook(row)?, status: rows::status(row.try_get(15)?)? })
+    Ok(HookView { token: rows::name(row, 15)?, hook: hook(row)?, status: rows::status(row.try_get(16)?)? })
 }
 
 /// Writes what the batch says, in the order that [`Writes::hooks_ended`] names; rows of deleted instances go last.
@@ -140,5 +141,6 @@ fn inserted(rows: &[(TokenKey, HookRow)]) -> super::trip::Params<'_> {
             .collect::<Vec<_>>(),
         rows.iter().map(|(_, row)| row.from.as_ref().map(|from| from.workflow.as_str())).collect::<Vec<_>>(),
         rows.iter().map(|(_, row)| row.from.as_ref().map(|from| from.id.as_str())).collect::<Vec<_>>(),
+        rows.iter().map(|(_, row)| row.schema.as_ref().map(Payload::as_str)).collect::<Vec<_>>(),
     ]
 }

@@ -202,6 +202,7 @@ pub(super) const fn call_kind_code(kind: CallKind) -> i16 {
         CallKind::Send => 10,
         CallKind::Rollback => 15,
         CallKind::Payload => 16,
+        CallKind::Reply => 17,
     }
 }
 
@@ -300,7 +301,7 @@ mod tests {
     #[test]
     fn kinds_of_calls_keep_their_numbers() {
         let codes: Vec<i16> = CallKind::ALL.into_iter().map(call_kind_code).collect();
-        assert_eq!(codes, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 15, 16]);
+        assert_eq!(codes, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 15, 16, 17]);
     }
 
     #[test]

@@ -49,6 +49,8 @@ statements! {
     HOOKS_OF = file!("hooks_of");
     START_HOOKS = file!("start_hooks");
     EVENT_IDS = file!("event_ids");
+    EVENT_REPLY = file!("event_reply");
+    REPLY = file!("reply");
     EVENT_UNREAD = file!("event_unread");
     EVENT_WAITERS = file!("event_waiters");
     EVENT_RETURNS = file!("event_returns");

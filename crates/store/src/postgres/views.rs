@@ -4,11 +4,12 @@ use std::collections::HashMap;
 
 use async_trait::async_trait;
 use deadpool_postgres::Object;
-use everstep_engine::{Status, rows::WaitKind, start::NameKey, status::Sides};
+use everstep_engine::{Status, hook::ReplyKey, rows::WaitKind, start::NameKey, status::Sides};
 use everstep_protocol::{
     Attribute, AttributeValue, BuildName, Epoch, Generation, InstanceUid, Namespace, Payload, Position, Run,
     SessionId, Timestamp, Token,
     journal::{Fact, Parked},
+    wire,
 };
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -17,13 +18,13 @@ use super::{
     PostgresStore, attention, events,
     fault::Fault,
     hooks, letters,
-    rows::{self, name, time, time_if_any, uid},
+    rows::{self, clean, name, time, time_if_any, uid},
     rows_of, statements as sql,
     trip::params,
 };
 use crate::{
     AttentionCount, AttentionFilter, AttentionMark, AttentionView, Cursor, Error, Filter, HookView,
-    InstanceView, Page, RejectedView, StatusWord, UnreadView, Views, WaitView, fact,
+    InstanceView, Page, RejectedView, Replied, StatusWord, UnreadView, Views, WaitView, fact,
 };
 
 const HOOKS: &str = include_str!("sql/hooks_shown.sql");
@@ -95,6 +96,17 @@ impl Views for PostgresStore {
     async fn hook(&self, namespace: &Namespace, token: &Token) -> Result<Option<HookView>, Error> {
         let params = params![namespace.as_str(), token.as_str(), 1_i64, token.as_str(), ""];
         Ok(self.read("looking a hook up", HOOKS, params, hooks::shown).await?.pop())
+    }
+
+    async fn reply(&self, to: &ReplyKey) -> Result<Replied, Error> {
+        let id = to.event_id();
+        let params = params![to.instance.0, clean(&id.app_id).into_owned(), clean(&id.id).into_owned()];
+        let found = self.read("looking for the answer of a webhook", sql::REPLY, params, |row| {
+            let packed = row.try_get::<_, Option<&[u8]>>(0)?;
+            let response = packed.map(|packed| wire::decode("answer", packed).map_err(Fault::corrupt));
+            Ok(Replied::of(response.transpose()?, Some(rows::status(row.try_get(1)?)?)))
+        });
+        Ok(found.await?.pop().unwrap_or(Replied::Over))
     }
 
     async fn hooks(

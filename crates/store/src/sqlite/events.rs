@@ -1,11 +1,14 @@
 //! Events and the waits for them: loaded as the inputs of a batch name them, and written.
 
 use everstep_engine::{
-    Rows, Writes,
+    Rows, Status, Writes,
+    hook::ReplyKey,
     mailbox::{AwaitedKey, Delivery, EventId, EventRow, KnownEvent, SentEvent},
     rows::Needs,
 };
-use everstep_protocol::{EventKey, EventType, Fingerprint, InstanceUid, Payload, Position, Run, Timestamp};
+use everstep_protocol::{
+    EventKey, EventType, Fingerprint, InstanceUid, Payload, Position, Run, Timestamp, wire,
+};
 use rusqlite::{Connection, Params, Row, params};
 
 use super::{
@@ -13,7 +16,7 @@ use super::{
     fault::{Fault, Result},
     load,
 };
-use crate::{Error, ErrorKind};
+use crate::{Error, ErrorKind, Replied};
 
 const ID: &str = "SELECT type, key, fingerprint FROM event WHERE uid = ?1 AND app_id = ?2 AND event_id = ?3";
 /// The payload of an event that was delivered is in the journal.
@@ -32,6 +35,11 @@ const DELIVERED: &str = "UPDATE event SET unread = 0, call = ?4, run = ?5, posit
     WHERE uid = ?1 AND type = ?2 AND sequence = ?3";
 const RETURNED: &str = "UPDATE event SET unread = 1, call = NULL, run = NULL, position = NULL, payload = ?4
     WHERE uid = ?1 AND type = ?2 AND sequence = ?3";
+const REPLY: &str =
+    "UPDATE event SET reply = ?4 WHERE uid = ?1 AND app_id = ?2 AND event_id = ?3 AND reply IS NULL";
+const REPLIED: &str =
+    "SELECT (SELECT reply FROM event WHERE uid = ?1 AND app_id = ?2 AND event_id = ?3), status
+    FROM instance WHERE uid = ?1";
 const UNREAD_SHOWN: &str = "SELECT type, count(*), min(received_at) FROM event WHERE uid = ?1 AND unread = 1
     GROUP BY type ORDER BY min(sequence) LIMIT 100";
 const NEVER_SENT: &str = "SELECT DISTINCT type FROM awaited WHERE uid = ?1
@@ -175,6 +183,11 @@ pub(super) fn write(connection: &Connection, writes: &Writes) -> Result<()> {
     for (uid, row) in &writes.events {
         insert(connection, *uid, row)?;
     }
+    for (to, response) in &writes.replies {
+        let id = to.event_id();
+        let values = params![to.instance.0.as_bytes(), id.app_id, id.id, wire::encode(response).to_vec()];
+        connection.prepare_cached(REPLY)?.execute(values)?;
+    }
     for row in &writes.deliveries {
         let (uid, kind, sequence) = (row.uid.0.as_bytes(), row.kind.as_str(), row.sequence as i64);
         let changed = if let Some(to) = row.delivery {
@@ -216,6 +229,17 @@ fn insert(connection: &Connection, uid: InstanceUid, row: &EventRow) -> Result<(
         to.is_none().then_some(event.payload.as_str()),
     ])?;
     Ok(())
+}
+
+/// What was answered the request of a webhook.
+pub(super) fn replied(connection: &Connection, to: &ReplyKey) -> Result<Replied> {
+    let id = to.event_id();
+    let mut statement = connection.prepare_cached(REPLIED)?;
+    let mut rows = statement.query(params![to.instance.0.as_bytes(), id.app_id, id.id])?;
+    let Some(row) = rows.next()? else { return Ok(Replied::Over) };
+    let is_there = row.get::<_, Option<Vec<u8>>>(0)?.is_some();
+    let response = is_there.then(|| column::packed(row, 0, "answer")).transpose()?;
+    Ok(Replied::of(response, Some(column::code(row, 1, Status::from_code)?)))
 }
 
 /// Unread events by type: how many, and when the oldest was accepted.

@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use everstep_engine::{
     Head, Status,
+    hook::ReplyKey,
     rows::{Control, Lease, Subject, WaitKind, WaitRow},
     start::NameKey,
     status::Sides,
@@ -19,7 +20,7 @@ use super::{
 };
 use crate::{
     AttentionCount, AttentionFilter, AttentionMark, AttentionView, Cursor, Error, Filter, HookView,
-    InstanceView, Page, RejectedView, Session, StatusWord, UnreadView, Views, WaitView,
+    InstanceView, Page, RejectedView, Replied, Session, StatusWord, UnreadView, Views, WaitView,
 };
 
 const SESSION: &str = "SELECT inbox, open FROM session WHERE session = ?1";
@@ -81,6 +82,12 @@ impl Views for SqliteStore {
         let work =
             move |connection: &Connection| hooks::shown(connection, &namespace, ("", Some(&token)), 1, now);
         Ok(self.viewer.read("looking a hook up", work).await?.pop())
+    }
+
+    async fn reply(&self, to: &ReplyKey) -> Result<Replied, Error> {
+        let to = to.clone();
+        let work = move |connection: &Connection| events::replied(connection, &to);
+        self.viewer.read("looking for the answer of a webhook", work).await
     }
 
     async fn hooks(

@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use everstep_engine::{
     Answer, Input, What,
-    hook::{HookRow, SentPayload},
+    hook::{HookRow, ReplyKey, SentPayload},
     rows::Needs,
     start::Start,
 };
 use everstep_protocol::{
     Call, CallKind, CallName, Fingerprint, HookId, InstanceUid, Millis, Position, Run, SessionId, Token,
-    hook::{HookRetention, Registration, StartHook, Webhook},
-    journal::{Awaiting, Closed, Fact, HookOutcome, Other},
+    hook::{HookRetention, Registration, StartHook, Webhook, WebhookResponse},
+    journal::{Awaiting, Closed, Fact, HookOutcome, Other, Reply},
     message::{OpenWait, Then},
 };
-use everstep_store::{ErrorKind, Store};
+use everstep_store::{ErrorKind, Replied, Store};
 
 use super::scene::{Reporting, Scene, ends, namespace, payload, sleeping, start, terminate, workflow};
 
@@ -25,7 +25,8 @@ pub(crate) fn token(text: &str) -> Token {
 /// A start that claims a token.
 pub(crate) fn hooked(id: &str, text: &str, retention: Option<u64>) -> Start {
     let retention = retention.map(|millis| HookRetention::For(Millis(millis)));
-    let hook = StartHook { token: token(text), retention, metadata: Some(payload(r#"{"by":1.50}"#)) };
+    let hook =
+        StartHook { retention, metadata: Some(payload(r#"{"by":1.50}"#)), ..StartHook::new(token(text)) };
     Start { hook: Some(hook), ..start("orders", id, "{}") }
 }
 
@@ -55,7 +56,7 @@ async fn report(scene: &Scene, uid: InstanceUid, session: SessionId, opens: Vec<
 }
 
 fn creates(text: &str, force: bool) -> (CallKind, OpenWait) {
-    let asked = Registration { token: token(text), retention: None, metadata: None, webhook: None, force };
+    let asked = Registration { force, ..Registration::new(token(text)) };
     (CallKind::Hook, OpenWait::Hook(asked))
 }
 
@@ -118,6 +119,7 @@ pub(crate) async fn h36_a_token_taken_meanwhile_is_a_conflict(store: Arc<dyn Sto
             retain_until: None,
             ended: false,
             webhook: None,
+            schema: None,
             metadata: None,
             from: None,
         },
@@ -209,15 +211,17 @@ pub(crate) async fn h21_h37_h52_a_body_creates_and_lets_go(store: Arc<dyn Store>
     assert_eq!(outcomes(&scene, two).await, [HookOutcome::Conflict { owner: owner("o-1") }]);
     assert_eq!((scene.head(one).await.hooks, scene.head(two).await.hooks), (2, 0));
     let webhook = Webhook { status: Some(200), ..Webhook::default() };
+    let schema = Some(payload(r#"{"const":1.50}"#));
     let asked = Registration {
-        token: token("w"),
-        retention: None,
-        metadata: None,
         webhook: Some(webhook.clone()),
-        force: false,
+        schema: schema.clone(),
+        ..Registration::new(token("w"))
     };
     report(&scene, two, second, vec![(CallKind::Hook, OpenWait::Hook(asked))]).await;
-    assert_eq!(row(&scene, "w").await.unwrap().webhook, Some(webhook));
+    let kept = row(&scene, "w").await.unwrap();
+    assert_eq!((kept.webhook, &kept.schema), (Some(webhook), &schema));
+    let view = scene.store.hook(&namespace(), &token("w")).await.unwrap().unwrap();
+    assert_eq!(view.hook.schema, schema, "H57");
     let head = scene.head(one).await;
     let call = Call { kind: CallKind::Hook, name: CallName::new("h").unwrap(), count: 1 };
     let mut what = Reporting::of(&head, first).then(Then::Continue);
@@ -270,4 +274,38 @@ pub(crate) async fn p31_a_restart_takes_back_what_is_kept(store: Arc<dyn Store>)
     assert!(!row(&scene, "t").await.unwrap().ended);
     let Fact::Started(started) = scene.journal_of(uid, Run(3)).await.remove(0).fact else { panic!() };
     assert_eq!(started.hook, Some(token("t")));
+}
+
+pub(crate) async fn h58_an_answer_is_kept_with_its_request_and_the_first_one_stays(store: Arc<dyn Store>) {
+    let scene = Scene::new(store);
+    let (uid, _) = begin(&scene, hooked("o-1", "t", None)).await;
+    let to = |id: &str| ReplyKey { instance: uid, token: token("t"), id: id.to_owned() };
+    let replied = async |id: &str| scene.store.reply(&to(id)).await.unwrap();
+    assert_eq!(replied("a\0é").await, Replied::NotYet, "also of what never came");
+    assert_eq!(scene.on(uid, sent("t", HookId::START, "a\0é", "1")).await, Answer::Done);
+    assert_eq!(scene.on(uid, sent("t", HookId::START, "b", "1")).await, Answer::Done);
+    assert_eq!(replied("a\0é").await, Replied::NotYet);
+    let response = |status| WebhookResponse {
+        status,
+        headers: vec![("a".to_owned(), "b".to_owned())],
+        body: Some("\0\u{1f980}".to_owned()),
+        base64: false,
+    };
+    let answers = |id: &str, status| {
+        let reply = Reply { token: token("t"), id: id.to_owned(), response: response(status) };
+        (CallKind::Reply, OpenWait::Reply(reply))
+    };
+    let session = held(&scene, uid).await;
+    report(&scene, uid, session, vec![answers("a\0é", 201), answers("nobody", 200)]).await;
+    report(&scene, uid, session, vec![answers("a\0é", 500)]).await;
+    assert_eq!(replied("a\0é").await, Replied::With(response(201)));
+    assert_eq!(replied("b").await, Replied::NotYet);
+    let awaits = Awaiting { hook: HookId::START, token: token("t") };
+    report(&scene, uid, session, vec![(CallKind::Payload, OpenWait::Payload(awaits))]).await;
+    assert_eq!(replied("a\0é").await, Replied::With(response(201)), "it is received since");
+    scene.on(uid, terminate("op")).await;
+    assert_eq!((replied("a\0é").await, replied("b").await), (Replied::With(response(201)), Replied::Over));
+    let what = What::Delete { operation: "d".to_owned(), terminate: false };
+    assert_eq!(scene.on(uid, what).await, Answer::Done);
+    assert_eq!(replied("a\0é").await, Replied::Over);
 }

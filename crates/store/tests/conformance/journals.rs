@@ -122,6 +122,7 @@ fn of_hooks(loud: &Failure, big: &Payload) -> Vec<Fact> {
         metadata: Some(payload("[1.0]")),
         webhook: None,
         force: true,
+        schema: Some(payload(r#"{"type":"object"}"#)),
     };
     vec![
         opened(CallKind::Hook, Wait::Hook(created)),

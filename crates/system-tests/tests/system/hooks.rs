@@ -36,13 +36,8 @@ fn reader(count: usize) -> Registry {
 
 async fn resume(world: &World, name: &str, id: &str, payload: &str) -> Resumed {
     let payload = Payload::from_text(payload).expect("it is JSON");
-    let request = ResumeRequest {
-        namespace: Namespace::default(),
-        token: token(name),
-        id: id.to_owned(),
-        payload,
-        webhook: false,
-    };
+    let request =
+        ResumeRequest { namespace: Namespace::default(), token: token(name), id: id.to_owned(), payload };
     world.handle().resume_hook(request).await.expect("it is decided")
 }
 
@@ -66,7 +61,7 @@ on_both! {
     async fn h05_h06_payloads_that_come_before_any_worker_are_read_in_order(setup) {
         let mut world = setup.start().await;
         let mut request = world.request("reader", Some("one"), "t");
-        request.hook = Some(StartHook { token: token("t"), retention: None, metadata: None });
+        request.hook = Some(StartHook::new(token("t")));
         assert_eq!(world.handle().start(request.clone()).await.expect("it is decided").outcome, StartOutcome::Created);
         let second = everstep_coordinator::StartRequest { id: Some("two".parse().expect("an id")), ..request };
         let other = world.handle().start(second).await.expect("it is decided");

@@ -24,3 +24,4 @@ mod shown;
 mod steps;
 mod storms;
 mod time;
+mod webhooks;

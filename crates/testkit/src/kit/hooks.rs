@@ -1,6 +1,8 @@
 //! Hooks as a test sees them from outside: instances started with a token, tokens resumed and looked up (rules H5, H41, H56).
 
-use everstep_coordinator::{ResumeRequest, Resumed, StartRequest};
+use std::task::Poll;
+
+use everstep_coordinator::{ResumeRequest, Resumed, StartRequest, WebhookAnswer, WebhookCall};
 use everstep_protocol::{Namespace, Payload, Token, hook::StartHook, journal::Other, start::StartOutcome};
 use everstep_store::HookView;
 use serde::Serialize;
@@ -55,7 +57,7 @@ impl Kit {
         input: &I,
     ) -> Result<HookStart, KitError> {
         let token = Token::new(token).map_err(KitError::invalid)?;
-        self.start_with_hook(workflow, StartHook { token, retention: None, metadata: None }, input).await
+        self.start_with_hook(workflow, StartHook::new(token), input).await
     }
 
     /// The same with everything that a start may say of its hook.
@@ -94,15 +96,50 @@ impl Kit {
             token: Token::new(token).map_err(KitError::invalid)?,
             id: format!("kit-{}", self.next_resume()),
             payload: Payload::encode(payload).map_err(KitError::invalid)?,
-            webhook: false,
         };
         match self.system.handle.resume_hook(request).await.map_err(KitError::system)? {
-            Resumed::Accepted { owner, .. } => self.named(owner).map(Some),
+            Resumed::Accepted { owner } => self.named(owner).map(Some),
             Resumed::NotFound => Ok(None),
+            Resumed::Unfit(misfit) => Err(KitError::Invalid(misfit.to_string())),
             other @ (Resumed::IdTaken | Resumed::MailboxFull | Resumed::Moved) => {
                 Err(KitError::Invalid(format!("resume the hook: refused: {other:?}")))
             }
         }
+    }
+
+    /// Calls a webhook as whoever knows its token does over HTTP, and gives what that one would be answered. Time goes on meanwhile,
+    /// so that code which answers late is waited for as long as the settings say.
+    ///
+    /// ```
+    /// # use everstep::{Error, WebhookResponse, Workflow};
+    /// # use everstep_testkit::{KitError, TestKit, WebhookCall};
+    /// # fn main() -> Result<(), KitError> {
+    /// let kit = TestKit::new().workflow_fn("pay", |cx: Workflow, (): ()| async move {
+    ///     let webhook = cx.webhook("payment").token("payment").replying().create()?;
+    ///     let request = webhook.next().await?;
+    ///     let cents: u64 = request.json()?;
+    ///     request.respond(WebhookResponse::new(201).text(format!("{cents} cents"))).await?;
+    ///     Ok::<_, Error>(cents)
+    /// });
+    /// kit.run(async |kit| {
+    ///     let pay = kit.start("pay", None, &()).await?;
+    ///     pay.reaches(everstep_testkit::Status::Waiting).await?;
+    ///     let answer = kit.webhook(WebhookCall::post("payment").unwrap().json(&500)).await?;
+    ///     let response = answer.response().unwrap();
+    ///     assert_eq!((response.status, response.body.as_deref()), (201, Some("500 cents")));
+    ///     assert_eq!(pay.result::<u64>().await?, 500);
+    ///     Ok(())
+    /// })
+    /// # }
+    /// ```
+    pub async fn webhook(&self, call: WebhookCall) -> Result<WebhookAnswer, KitError> {
+        let wanted = "the answer of a webhook";
+        let mut calling = std::pin::pin!(self.system.handle.webhook(&call));
+        let check = async || match futures::poll!(calling.as_mut()) {
+            Poll::Ready(answer) => answer.map(Some).map_err(KitError::system),
+            Poll::Pending => Ok(None),
+        };
+        self.system.wait(self.mover, wanted, check).await
     }
 
     /// Who has this token, with what there is to know about the hook; also one that has ended and keeps it by its retention.

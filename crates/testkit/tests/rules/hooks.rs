@@ -1,9 +1,10 @@
 //! Hooks in the kit: resumed from a test, contended for by two instances, taken by force, and none of it changed wherever a worker
 //! crashes (rules P42, P43, H5, H12, H16, H22, H37, H44, H59 to H65). Not here: many coordinators at once.
 
-use everstep::{Either, Error, Hook, Step, Undo, Workflow};
+use everstep::{Either, Error, Hook, Step, Undo, WebhookMethod, WebhookResponse, Workflow};
 use everstep_testkit::{
-    HookRetention, HookStart, Kit, KitError, StartHook, Status, TestKit, crash_everywhere,
+    HookRetention, HookStart, Kit, KitError, StartHook, Status, TestKit, WebhookAnswer, WebhookCall,
+    crash_everywhere,
 };
 
 /// Adds up what the hook is resumed with, until it is 0 or a day has passed.
@@ -118,9 +119,8 @@ fn h05_h06_h16_a_start_with_a_token_is_resumed_before_it_has_run_and_keeps_it_af
     };
     TestKit::new().workflow_fn("kept", kept).run(async |kit| {
         let hook = StartHook {
-            token: "order:1".parse().unwrap(),
             retention: Some(HookRetention::parse("2 days").unwrap()),
-            metadata: None,
+            ..StartHook::new("order:1".parse().unwrap())
         };
         let run = match kit.start_with_hook("kept", hook, &1).await.unwrap() {
             HookStart::Started(run) => run,
@@ -197,5 +197,68 @@ fn p42_what_cannot_be_asked_is_refused() {
         assert!(matches!(kit.resume("", &1).await, Err(KitError::Invalid(_))));
         assert!(matches!(kit.start_with_token("none", "t", &1).await, Err(KitError::NotStarted { .. })));
         assert!(kit.resume("nobody", &1).await.unwrap().is_none());
+    });
+}
+
+/// Books each order that it is called with, after a nap, until it is told to close.
+async fn book(cx: Workflow, (): ()) -> Result<u64, Error> {
+    let webhook = cx.webhook("order").token("orders").replying().create()?;
+    let mut booked = 0;
+    loop {
+        let request = webhook.next().await?;
+        if request.method() == WebhookMethod::Post && request.query_value("close").is_some() {
+            request.respond(WebhookResponse::new(204)).await?;
+            return Ok(booked);
+        }
+        cx.sleep("nap", request.json::<u64>()?).await?;
+        booked += 1;
+        request.respond(WebhookResponse::new(201).json(&booked)).await?;
+    }
+}
+
+fn order(id: &str, nap_ms: u64) -> WebhookCall {
+    WebhookCall::post("orders").unwrap().id(id).json(&nap_ms)
+}
+
+fn answered(answer: &WebhookAnswer) -> (u16, Option<&str>) {
+    let response = answer.response().unwrap();
+    (response.status, response.body.as_deref())
+}
+
+#[test]
+fn h58_a_test_calls_a_webhook_and_gets_what_its_code_answers() {
+    TestKit::new().workflow_fn("book", book).run(async |kit| {
+        let run = kit.start_instance("book", &()).await.unwrap();
+        run.reaches(Status::Waiting).await.unwrap();
+        assert_eq!(answered(&kit.webhook(order("1", 5_000)).await.unwrap()), (201, Some("1")));
+        assert_eq!(answered(&kit.webhook(order("1", 5_000)).await.unwrap()), (201, Some("1")), "sent again");
+        // Longer than anybody waits: accepted, and booked all the same.
+        let began = kit.now();
+        assert_eq!(answered(&kit.webhook(order("2", 60_000)).await.unwrap()), (202, None));
+        assert!(kit.now().since(began).as_u64() >= 30_000);
+        let nobody = WebhookCall::post("nobody").unwrap();
+        assert!(matches!(kit.webhook(nobody).await.unwrap(), WebhookAnswer::Not(_)));
+        let wrong = WebhookCall::new(WebhookMethod::Get, "orders").unwrap();
+        assert_eq!(kit.webhook(wrong).await.unwrap(), WebhookAnswer::Method("POST".to_owned()));
+        let close = WebhookCall::post("orders").unwrap().query("close", "");
+        kit.webhook(close).await.unwrap();
+        assert_eq!(run.result::<u64>().await.unwrap(), 2);
+    });
+}
+
+#[test]
+fn h58_webhooks_answer_the_same_wherever_the_worker_crashes() {
+    crash_everywhere(|| {
+        (TestKit::new().workflow_fn("book", book), async |kit: Kit| {
+            let run = kit.start_instance_as("book", "one", &()).await.unwrap();
+            run.reaches(Status::Waiting).await.unwrap();
+            let mut answers = Vec::new();
+            for id in ["1", "2"] {
+                let answer = kit.webhook(order(id, 10)).await.unwrap();
+                answers.push(answered(&answer).1.map(str::to_owned));
+            }
+            kit.webhook(WebhookCall::post("orders").unwrap().id("3").query("close", "")).await.unwrap();
+            (answers, run.result::<u64>().await.unwrap())
+        })
     });
 }

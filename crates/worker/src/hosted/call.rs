@@ -67,6 +67,7 @@ impl Known {
             | Spec::Instance(_)
             | Spec::Hook(_)
             | Spec::Payload(_)
+            | Spec::Reply(_)
             | Spec::Rollback { .. } => &null,
         };
         let has_input = matches!(
@@ -128,6 +129,7 @@ impl Known {
             Spec::Send(_) => Input::Send(self.fingerprint),
             Spec::Hook(hook) => Input::Hook(hook.token.clone()),
             Spec::Payload(awaiting) => Input::Payload(awaiting.hook),
+            Spec::Reply(reply) => Input::Reply(reply.id.clone()),
             Spec::Rollback { .. } => Input::Rollback,
         }
     }
@@ -197,6 +199,7 @@ impl Known {
             Spec::Instance(other) => OpenWait::Instance(other.clone()),
             Spec::Hook(hook) => OpenWait::Hook(hook.clone()),
             Spec::Payload(awaiting) => OpenWait::Payload(awaiting.clone()),
+            Spec::Reply(reply) => OpenWait::Reply(reply.clone()),
             Spec::Send(event) => OpenWait::Send(Sending {
                 to: event.to.clone(),
                 kind: event.kind.clone(),
@@ -344,6 +347,7 @@ impl Known {
             | Spec::Send(_)
             | Spec::Hook(_)
             | Spec::Payload(_)
+            | Spec::Reply(_)
             | Spec::Rollback { .. } => Policy::default(),
         };
         self.pinned.as_ref().map_or(own, |(_, policy)| *policy)

@@ -395,7 +395,7 @@ fn lets_go(closed: &[Closed]) -> bool {
 const fn is_at_once(wait: &OpenWait) -> bool {
     match wait {
         // What came of a hook is on record with it, unless its owner is asked first.
-        OpenWait::Hook(_) | OpenWait::Patch | OpenWait::Rollback { .. } => true,
+        OpenWait::Hook(_) | OpenWait::Patch | OpenWait::Reply(_) | OpenWait::Rollback { .. } => true,
         OpenWait::Sleep(_)
         | OpenWait::SleepUntil(_)
         | OpenWait::Remote(_)
@@ -418,6 +418,7 @@ fn due(wait: &OpenWait, now: Timestamp) -> Option<Timestamp> {
         | OpenWait::Instance(_)
         | OpenWait::Hook(_)
         | OpenWait::Payload(_)
+        | OpenWait::Reply(_)
         | OpenWait::Send(_)
         | OpenWait::Rollback { .. } => None,
     }

@@ -134,8 +134,7 @@ impl Coordinator {
             (row.owner, row.id)
         };
         let claimant = Other { workflow: "w".parse().unwrap(), id: "claimant".parse().unwrap() };
-        let asked =
-            Registration { token: key.1, retention: None, metadata: None, webhook: None, force: true };
+        let asked = Registration { force: true, ..Registration::new(key.1) };
         let hook = HookId { run: Run(1), position: Position(2) };
         let claim = Claim { namespace: key.0, claimant, hook, asked, held };
         let call = Call { kind: CallKind::Hook, name: "order".parse().unwrap(), count: 1 };
@@ -162,6 +161,7 @@ impl Coordinator {
             ended: false,
             webhook: None,
             metadata: None,
+            schema: None,
             from: None,
         };
         self.rows.hooks.insert(("default".parse().unwrap(), token.parse().unwrap()), row);
@@ -362,7 +362,7 @@ impl Coordinator {
             Effect::Offer { kept_by: Some(session), instance, .. } => {
                 vec![(session, CoordinatorItem::Offer { instance })]
             }
-            Effect::Offer { .. } | Effect::OfferStep { .. } => Vec::new(),
+            Effect::Offer { .. } | Effect::OfferStep { .. } | Effect::Reply(..) => Vec::new(),
         }
     }
 

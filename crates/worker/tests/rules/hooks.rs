@@ -4,7 +4,7 @@
 use everstep_engine::Answer;
 use everstep_protocol::hook::{HookRetention, StartHook};
 use everstep_protocol::{Millis, Payload};
-use everstep_sdk::{Either, Error, Hook, Next, Registry, Step, Workflow};
+use everstep_sdk::{Either, Error, Hook, Next, Registry, Step, WebhookResponse, Workflow};
 use everstep_worker::hosted::Finish;
 
 use crate::rig::{Rig, crash_at_any_move_of};
@@ -230,7 +230,7 @@ fn h23_the_retention_of_the_start_is_void_when_the_guard_ends_with_the_body() {
         });
         let mut rig = Rig::new(registry);
         let retention = Some(HookRetention::For(Millis(60_000)));
-        let hook = StartHook { token: "t".parse().unwrap(), retention, metadata: None };
+        let hook = StartHook { retention, ..StartHook::new("t".parse().unwrap()) };
         rig.uid = rig.co.start_with("w", &Payload::null(), Some(hook));
         assert_eq!(rig.output::<u64>(), 1);
         assert_eq!(rig.co.holder("t").is_some(), keeps);
@@ -361,5 +361,38 @@ fn h40_h53_hooks_come_to_the_same_wherever_the_worker_crashes() {
     };
     let came: Came = begin().output();
     assert_eq!((came.0, came.1.1, came.2.as_deref(), came.3, came.4), (7, false, Some("other"), 8, true));
+    crash_at_any_move_of(begin, &came);
+}
+
+#[test]
+fn h58_requests_are_answered_the_same_wherever_the_worker_crashes() {
+    type Came = Vec<(String, Option<String>)>;
+    const REQUESTS: u64 = 9;
+    let registry = || {
+        Registry::new().workflow_fn("w", |cx: Workflow, (): ()| async move {
+            let webhook = cx.webhook("pay").token("t").replying().create()?;
+            let mut came = Vec::new();
+            for n in 0..REQUESTS {
+                let request = webhook.next().await?;
+                cx.step("s", n, echo).await?;
+                request.respond(WebhookResponse::new(201).text(n.to_string())).await?;
+                let again = request.respond(WebhookResponse::new(500)).await.err();
+                came.push((request.text()?, again.map(|error| error.name().to_owned())));
+            }
+            Ok::<_, Error>(came)
+        })
+    };
+    let begin = || {
+        let mut rig = Rig::held(registry());
+        for n in 0..REQUESTS {
+            let request = format!(r#"{{"id":"r-{n}","method":"POST","body":"{n}","encoding":"text"}}"#);
+            rig.resume("t", &format!("r-{n}"), &request);
+        }
+        rig
+    };
+    let mut rig = begin();
+    let came: Came = rig.output();
+    assert!(came.iter().all(|(_, again)| again.as_deref() == Some("Invalid")), "{came:?}");
+    assert!(came.iter().map(|(text, _)| text.parse::<u64>().unwrap()).eq(0..REQUESTS), "{came:?}");
     crash_at_any_move_of(begin, &came);
 }

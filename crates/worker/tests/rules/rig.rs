@@ -105,7 +105,7 @@ impl Rig {
     /// An instance that is started with this token.
     pub fn with_token(registry: Registry, token: &str) -> Self {
         let mut co = Coordinator::new();
-        let hook = StartHook { token: token.parse().unwrap(), retention: None, metadata: None };
+        let hook = StartHook::new(token.parse().unwrap());
         let uid = co.start_with("w", &Payload::null(), Some(hook));
         Self::of(co, uid, registry)
     }

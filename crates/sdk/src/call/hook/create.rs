@@ -3,7 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use everstep_protocol::hook::{HookRetention, Registration, Webhook, check_metadata};
+use everstep_protocol::hook::{HookRetention, Registration, Webhook, check_metadata, check_schema};
 use everstep_protocol::{FailureKind, Payload, Token};
 use serde::Serialize;
 
@@ -15,7 +15,7 @@ use crate::host::{Created, Numbered, Shared};
 /// A hook in the making: [`create`](Self::create) makes it. From [`Workflow::hook`](crate::Workflow::hook).
 #[must_use = "nobody has the token until it is created"]
 pub struct HookCall<T> {
-    pending: Pending,
+    pub(super) pending: Pending,
     token: Option<Token>,
     asked: Asked,
     payload: PhantomData<fn() -> T>,
@@ -27,6 +27,7 @@ struct Asked {
     metadata: Option<Payload>,
     webhook: Option<Webhook>,
     force: bool,
+    schema: Option<Payload>,
 }
 
 impl<T> HookCall<T> {
@@ -70,6 +71,27 @@ impl<T> HookCall<T> {
         self
     }
 
+    /// The JSON Schema that every payload must fit: one that does not is refused when it is sent, and nothing is kept of it (rule
+    /// H57). At most 64 KiB of JSON, without references to anything outside of it. A schema that cannot be used fails the awaits of
+    /// the hook.
+    pub fn schema(mut self, schema: &impl Serialize) -> Self {
+        let checked = Payload::encode(schema).map_err(|error| error.to_string()).and_then(|schema| {
+            check_schema(&schema).map_err(|error| error.to_string())?;
+            Ok(schema)
+        });
+        match checked {
+            Ok(schema) => self.asked.schema = Some(schema),
+            Err(reason) => self.pending.refuse(FailureKind::Invalid, reason),
+        }
+        self
+    }
+
+    /// The JSON Schema of this type, which need not be the one that the code receives; see [`schema`](Self::schema).
+    #[cfg(feature = "schemars")]
+    pub fn schema_of<S: schemars::JsonSchema>(self) -> Self {
+        self.schema(&schemars::schema_for!(S))
+    }
+
     /// Takes the token from whoever has it (rule H59): from then on this instance receives what the hook is resumed with. The
     /// instance before fails with [`HookTaken`](super::HookTaken) where it awaits the hook, once it has received what came before.
     pub fn force(mut self) -> Self {
@@ -77,7 +99,8 @@ impl<T> HookCall<T> {
         self
     }
 
-    /// Anybody who knows the token may resume it over HTTP, and is answered 202 without a body.
+    /// Anybody who knows the token may resume it over HTTP with the body of a `POST`, and is answered 202 without a body. Code that is
+    /// to see the request, or to answer it, creates a [webhook](crate::Workflow::webhook).
     pub fn webhook(mut self) -> Self {
         self.asked.webhook = Some(Webhook::default());
         self
@@ -89,7 +112,11 @@ impl<T> HookCall<T> {
             let reason = format_args!("webhook status {status} is refused, it must be 200 to 599");
             self.pending.refuse(FailureKind::Invalid, reason);
         }
-        let webhook = Webhook { status: Some(status), body: Some(body.into()), content_type: None };
+        let (status, body) = (Some(status), Some(body.into()));
+        self.of_webhook(Webhook { status, body, ..Webhook::default() })
+    }
+
+    pub(super) fn of_webhook(mut self, webhook: Webhook) -> Self {
         self.asked.webhook = Some(webhook);
         self
     }
@@ -116,8 +143,8 @@ impl<T> HookCall<T> {
         let Some(token) = self.token.or(generated) else {
             return Err(Error::permanent("the call has no name").of_kind(FailureKind::Invalid));
         };
-        let Asked { retention, metadata, webhook, force } = self.asked;
-        let registration = Registration { token: token.clone(), retention, metadata, webhook, force };
+        let Asked { retention, metadata, webhook, force, schema } = self.asked;
+        let registration = Registration { token: token.clone(), retention, metadata, webhook, force, schema };
         let refused = |reason: &dyn fmt::Display| {
             Error::permanent(format_args!("{what}: {reason}")).of_kind(FailureKind::Invalid).named("Invalid")
         };

@@ -21,7 +21,7 @@ const PAYLOAD: &str = "HookPayload";
 /// A wait for the next payload of a hook. From [`Hook::next`](super::Hook::next).
 #[must_use = "a payload is not waited for until this is awaited"]
 pub struct NextPayload<T> {
-    core: Core,
+    pub(super) core: Core,
     /// None when it is over.
     pending: Option<Pending>,
     payload: PhantomData<fn() -> T>,
