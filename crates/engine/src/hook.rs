@@ -5,7 +5,7 @@
 //! | a start, a report that opens a hook | inserts it, if there is none, or one that is free |
 //! | its owner, in a decision of its own | lets it go, keeps it after its end, moves it to a claimant |
 //! | whoever claims a token that is free, the duty `clean` | deletes it: its owner has ended, and its retention is over |
-//! | an answer to a claim whose claimant is gone | deletes what that one got |
+//! | an answer to a claim whose claimant is gone, whoever claims the token before that | deletes what that one got |
 //!
 //! Nobody else changes one. The owner's head lock protects what has not ended; the others look again as they delete. Two claims of a
 //! free token meet in its key.
@@ -56,7 +56,7 @@ impl HookRow {
 /// Why a row is deleted: by its owner, or because it is free. The statement looks again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HookEnd {
-    /// The owner lets it go, or moves it.
+    /// The owner lets it go, or moves it, or was deleted: nobody else can have that id again.
     Own,
     /// The owner has ended and its retention is over.
     Free,

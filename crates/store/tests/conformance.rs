@@ -96,6 +96,7 @@ suites! {
         h06_h41_h48_payloads_are_kept_and_come_in_order,
         h21_h37_h52_a_body_creates_and_lets_go,
         h59_h70_a_token_is_moved_by_its_owner,
+        h32_h55_a_token_whose_claimant_was_deleted_is_free,
         p31_a_restart_takes_back_what_is_kept,
     },
     letters::{

@@ -2,7 +2,7 @@
 
 use everstep_protocol::{Failure, FailureKind};
 
-use super::{Batch, Existing, Start};
+use super::{Batch, Existing, Start, hooks};
 use crate::{
     effect::{Answer, Change, Decision},
     hook::HookEnd,
@@ -37,9 +37,7 @@ impl Batch {
             // The claimant is gone, and nobody would ever let go of what it got.
             Said::Claimed { claim, from: Some(_) } => {
                 let key = (claim.namespace.clone(), claim.asked.token.clone());
-                if self.loaded.rows.hooks.get(&key).is_some_and(|row| row.owner == letter.caller.uid) {
-                    self.loaded.rows.hooks.remove(&key);
-                }
+                hooks::forget(&mut self.loaded.rows, &key, letter.caller.uid);
                 self.fold.hook_end(key, letter.caller.uid, HookEnd::Own);
             }
             _ => {}

@@ -96,7 +96,11 @@ fn claim(draft: &mut Draft<'_>, call: &Call, id: HookId, asked: &Registration) -
         }
         Some(row) if !row.is_free(now) => return Some(HookOutcome::Conflict { owner: row.name }),
         Some(row) => draft.end_hook(&asked.token, row.owner, HookEnd::Free),
-        None => {}
+        None => {
+            if let Some(gone) = draft.orphan(&asked.token) {
+                draft.end_hook(&asked.token, gone, HookEnd::Own);
+            }
+        }
     }
     draft.count_hook(until);
     let row = HookRow {
@@ -203,6 +207,12 @@ impl Draft<'_> {
             Some(changed) => changed.as_ref(),
             None => self.context.rows.hooks.get(&(self.head.namespace.clone(), token.clone())),
         }
+    }
+
+    /// Of whom a row is left that stands for nobody.
+    fn orphan(&self, token: &Token) -> Option<InstanceUid> {
+        let key = (self.head.namespace.clone(), token.clone());
+        self.context.rows.orphans.get(&key).copied().filter(|_| !self.hooks.contains_key(token))
     }
 
     /// The row of a token that this instance owns and has not ended with.

@@ -654,7 +654,13 @@ impl Store {
             Some((tables.heads.get(uid)?.namespace.clone(), token.clone()))
         };
         for key in needs.tokens.iter().cloned().chain(needs.tokens_of.iter().filter_map(of)) {
-            rows.hooks.extend(tables.hooks.get(&key).map(|row| (key, row.clone())));
+            match tables.hooks.get(&key) {
+                Some(row) if tables.heads.contains_key(&row.owner) => {
+                    rows.hooks.insert(key, row.clone());
+                }
+                Some(row) => drop(rows.orphans.insert(key, row.owner)),
+                None => {}
+            }
         }
         for uid in &needs.start_hooks {
             let its = |(_, row): &(&TokenKey, &HookRow)| row.owner == *uid && row.id == HookId::START;

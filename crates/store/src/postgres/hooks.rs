@@ -45,14 +45,23 @@ pub(super) fn read(
 ) -> Result<(), Fault> {
     let nth = |row: &Row| Ok::<_, Fault>(row.try_get::<_, i64>(0)? as usize - 1);
     for row in next(!needs.tokens.is_empty()) {
-        loaded.rows.hooks.insert(needs.tokens[nth(&row)?].clone(), hook(&row)?);
+        put(&row, needs.tokens[nth(&row)?].clone(), loaded)?;
     }
     for row in next(!needs.tokens_of.is_empty()) {
         let (_, token) = &needs.tokens_of[nth(&row)?];
-        loaded.rows.hooks.insert((rows::name(&row, 13)?, token.clone()), hook(&row)?);
+        put(&row, (rows::name(&row, 13)?, token.clone()), loaded)?;
     }
     for row in next(!needs.start_hooks.is_empty()) {
         loaded.rows.hooks.insert((rows::name(&row, 13)?, rows::name(&row, 14)?), hook(&row)?);
+    }
+    Ok(())
+}
+
+/// A row whose owner was deleted meanwhile stands for nobody.
+fn put(row: &Row, key: TokenKey, loaded: &mut Loaded) -> Result<(), Fault> {
+    match row.try_get::<_, Option<&str>>(2)? {
+        Some(_) => drop(loaded.rows.hooks.insert(key, hook(row)?)),
+        None => drop(loaded.rows.orphans.insert(key, rows::uid(row, 1)?)),
     }
     Ok(())
 }

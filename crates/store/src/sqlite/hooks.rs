@@ -14,11 +14,11 @@ use super::{
 };
 use crate::HookView;
 
-/// The columns of a hook, with its owner's name and status.
+/// The columns of a hook, with its owner's name and status. An owner without a name was deleted.
 const COLUMNS: &str =
     "hook.uid, instance.workflow, instance.id, hook.run, hook.position, since, retain_until, ended,
     metadata, webhook, from_workflow, from_id, hook.namespace, token, instance.status
-    FROM hook JOIN instance ON instance.uid = hook.uid";
+    FROM hook LEFT JOIN instance ON instance.uid = hook.uid";
 const FREE: &str = "DELETE FROM hook WHERE uid = ?1 AND (retain_until IS NULL OR retain_until <= ?2)";
 const KEEP: &str = "UPDATE hook SET ended = 1 WHERE uid = ?1 AND retain_until IS NOT NULL";
 const DROP: &str = "DELETE FROM hook WHERE uid = ?1 AND run > 0";
@@ -60,7 +60,11 @@ fn one(
     let mut statement = connection.prepare_cached(&format!("SELECT {COLUMNS} WHERE {condition}"))?;
     let mut rows = statement.query(values)?;
     if let Some(row) = rows.next()? {
-        loaded.hooks.insert(key(row)?, hook(row)?);
+        if row.get::<_, Option<String>>(1)?.is_some() {
+            loaded.hooks.insert(key(row)?, hook(row)?);
+        } else {
+            loaded.orphans.insert(key(row)?, column::uid(row, 0)?);
+        }
     }
     Ok(())
 }
@@ -98,7 +102,7 @@ pub(super) fn shown(
     // Two bounds of the index, so that looking up one token reads one row.
     let sql = format!(
         "SELECT {COLUMNS} WHERE hook.namespace = ?1 AND token >= ?2 AND token <= ?4 AND token <> ?6
-         AND NOT (ended = 1 AND retain_until <= ?5) ORDER BY token LIMIT ?3"
+         AND instance.uid IS NOT NULL AND NOT (ended = 1 AND retain_until <= ?5) ORDER BY token LIMIT ?3"
     );
     let (from, to, but) = match only {
         Some(token) => (token.as_str(), token.to_string(), ""),

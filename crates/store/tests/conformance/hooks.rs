@@ -70,6 +70,11 @@ async fn row(scene: &Scene, text: &str) -> Option<HookRow> {
     scene.load(Needs { tokens, ..Needs::default() }).await.rows.hooks.into_values().next()
 }
 
+async fn orphan(scene: &Scene, text: &str) -> Option<InstanceUid> {
+    let tokens = vec![(namespace(), token(text))];
+    scene.load(Needs { tokens, ..Needs::default() }).await.rows.orphans.into_values().next()
+}
+
 async fn outcomes(scene: &Scene, uid: InstanceUid) -> Vec<HookOutcome> {
     let entries = scene.journal(uid).await.into_iter();
     entries
@@ -254,6 +259,54 @@ pub(crate) async fn h59_h70_a_token_is_moved_by_its_owner(store: Arc<dyn Store>)
     assert!(matches!(taken, Fact::TakenOver(taken) if taken.by == owner("o-2")));
     scene.on(one, terminate("op")).await;
     assert!(row(&scene, "t").await.is_some(), "the end of the one before is nothing to it");
+}
+
+/// Carries letters, one after the other, for as long as they are for somebody who exists, and answers how many were carried.
+async fn carry(scene: &Scene, most: usize) -> usize {
+    for carried in 0..most {
+        let mail = scene.store.letters(0, 1).await.unwrap();
+        let Some(posted) = mail.letters.into_iter().next() else { return carried };
+        scene.on(posted.to.unwrap(), What::Letter(posted.letter)).await;
+    }
+    most
+}
+
+/// What a claimant is given that was deleted meanwhile is nobody's: whoever claims it next has it, and the letter that comes back
+/// later takes nothing from that one.
+pub(crate) async fn h32_h55_a_token_whose_claimant_was_deleted_is_free(store: Arc<dyn Store>) {
+    let scene = Scene::new(store);
+    let delete = || What::Delete { operation: "d".to_owned(), terminate: true };
+    let by_body = scene.start("o-8").await;
+    let body = held(&scene, by_body).await;
+    for (number, text) in ["t", "u"].into_iter().enumerate() {
+        begin(&scene, hooked(&format!("a-{number}"), text, None)).await;
+        let gone = scene.start(&format!("b-{number}")).await;
+        let session = held(&scene, gone).await;
+        report(&scene, gone, session, vec![creates(text, true)]).await;
+        assert_eq!(scene.on(gone, delete()).await, Answer::Done);
+        assert_eq!(carry(&scene, 1).await, 1, "the owner moves it");
+        assert_eq!((row(&scene, text).await, orphan(&scene, text).await), (None, Some(gone)));
+        assert_eq!(scene.store.hook(&namespace(), &token(text)).await.unwrap(), None, "H50");
+        assert_eq!(scene.store.hooks(&namespace(), None, 10).await.unwrap().len(), number);
+        if number == 0 {
+            assert_eq!(begin(&scene, hooked("o-9", text, None)).await.1, Answer::Created);
+            assert_eq!(begin(&scene, hooked("o-10", text, None)).await.1, Answer::HookHeld(owner("o-9")));
+        } else {
+            report(&scene, by_body, body, vec![creates(text, false)]).await;
+        }
+        let expected = row(&scene, text).await.unwrap();
+        assert_eq!(expected.name, owner(if number == 0 { "o-9" } else { "o-8" }));
+        let posted = scene.store.letters(0, 10).await.unwrap().letters.remove(0);
+        let back = Input::Undelivered(Box::new(posted.letter), everstep_engine::letter::gone());
+        assert_eq!(scene.run(vec![back]).await.answers, [Answer::NotFound]);
+        assert_eq!(row(&scene, text).await, Some(expected));
+    }
+    // An owner that is deleted in the very batch of the next claim.
+    let (last, _) = begin(&scene, hooked("c-1", "v", None)).await;
+    let next = Input::Start(Box::new(hooked("c-2", "v", None)));
+    let ran = scene.run(vec![Input::On { instance: last, what: delete() }, next]).await;
+    assert_eq!(ran.answers, [Answer::Done, Answer::Created]);
+    assert_eq!(row(&scene, "v").await.unwrap().name, owner("c-2"));
 }
 
 pub(crate) async fn p31_a_restart_takes_back_what_is_kept(store: Arc<dyn Store>) {

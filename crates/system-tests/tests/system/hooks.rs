@@ -6,7 +6,11 @@ use std::time::Duration;
 use everstep::{Error, Hook, Registry, Step, Workflow};
 use everstep_broker::Properties;
 use everstep_coordinator::{ResumeRequest, Resumed, http};
-use everstep_protocol::{Namespace, Payload, Token, hook::StartHook, start::StartOutcome};
+use everstep_engine::{Writes, hook::HookRow, rows::Needs};
+use everstep_protocol::{
+    HookId, InstanceUid, Namespace, Payload, Position, Run, Timestamp, Token, hook::StartHook,
+    journal::Other, start::StartOutcome,
+};
 use everstep_store::StatusWord;
 use everstep_system_tests::{World, on_both};
 use tokio::{
@@ -180,6 +184,38 @@ on_both! {
         waits("three").await;
         assert_eq!(accepted(&resume(&world, "t", "3", "0").await), "three");
         assert_eq!(world.end("newest", "three").await.output::<String>(), "[]");
+    }
+
+    /// The answer that a claimant is owed that was deleted meanwhile may be long under way. Till then its row is nobody's.
+    async fn h32_h55_a_token_that_was_handed_to_nobody_is_free_for_starts_and_bodies(setup) {
+        let world = setup.serve(reader(1)).await;
+        let hooks = ["t", "u"].map(|text| {
+            let row = HookRow {
+                owner: InstanceUid::generate(),
+                name: Other { workflow: "reader".parse().expect("a name"), id: "gone".parse().expect("an id") },
+                id: HookId { run: Run(1), position: Position(2) },
+                since: Timestamp(1),
+                retain_until: None,
+                ended: false,
+                webhook: None,
+                metadata: None,
+                from: None,
+            };
+            ((Namespace::default(), token(text)), row)
+        });
+        let writes = Writes { hooks: hooks.to_vec(), ..Writes::default() };
+        world.store().transact(Needs::default(), Box::new(move |_| writes)).await.expect("it is written");
+        let mut request = world.request("reader", Some("one"), "t");
+        request.hook = Some(StartHook { token: token("t"), retention: None, metadata: None });
+        let handle = world.handle();
+        let started = tokio::time::timeout(Duration::from_secs(20), handle.start(request));
+        assert_eq!(started.await.expect("nothing conflicts").expect("it is decided").outcome, StartOutcome::Created);
+        world.begin("reader", "two", "u").await;
+        waits(&world, "two").await;
+        for (text, id) in [("t", "one"), ("u", "two")] {
+            assert_eq!(accepted(&resume(&world, text, "1", "7").await), id);
+            assert_eq!(numbers(&world, id).await, [7]);
+        }
     }
 
     async fn t20_h58_a_webhook_answers_anybody_as_its_workflow_says(setup) {
