@@ -265,6 +265,7 @@ async fn lateness(store: &dyn Store, workload: Workload) -> Result<Vec<f64>> {
                     | Wait::Instance(_)
                     | Wait::Hook(_)
                     | Wait::Payload(_)
+                    | Wait::Resume(_)
                     | Wait::Send(_) => None,
                 },
                 _ => None,

@@ -160,6 +160,7 @@ fn size(input: &Input) -> usize {
                     OpenWait::Remote(remote) => remote.input.len(),
                     OpenWait::Child(child) => child.input.len(),
                     OpenWait::Send(sending) => sending.payload.len(),
+                    OpenWait::Resume(resuming) => resuming.payload.len(),
                     OpenWait::Hook(hook) => hook.metadata.as_ref().map_or(0, everstep_protocol::Payload::len),
                     OpenWait::Sleep(_)
                     | OpenWait::SleepUntil(_)
@@ -181,6 +182,7 @@ fn size(input: &Input) -> usize {
         Input::On { what: What::Payload(sent), .. } => sent.payload.len(),
         Input::On { what: What::Letter(letter), .. } => match &letter.said {
             Said::Event(event) => event.payload.len(),
+            Said::Resume { sent, .. } => sent.payload.len(),
             Said::Returned { outcome: Outcome::Succeeded(output), .. } => output.len(),
             _ => 0,
         },

@@ -43,6 +43,9 @@ pub struct HookRow {
     pub metadata: Option<Payload>,
     /// From whom it was taken (rule H70).
     pub from: Option<Other>,
+    /// It was moved to the owner by a forced claim, and what the owner was to hear of it has not been made use of: nobody has relied on it
+    /// otherwise, so that an answer which finds nobody waiting gives it back.
+    pub unheard: bool,
 }
 
 impl HookRow {
@@ -62,14 +65,16 @@ pub enum HookEnd {
     Free,
 }
 
-/// What somebody resumes a hook with, after the checks at the edge.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What somebody resumes a hook with, after the checks at the edge. Stores keep what is in a letter as it is written here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SentPayload {
     /// The token.
     pub token: Token,
     /// The hook that had the token when its owner was looked up.
     pub hook: HookId,
-    /// By what a repetition is known (rule H48).
+    /// The application id of an AMQP message, or of whatever else numbers its resumes by itself; empty if there is none.
+    pub app_id: String,
+    /// By what a repetition is known, among those of the application (rule H48).
     pub id: String,
     /// What it says.
     pub payload: Payload,
@@ -80,7 +85,12 @@ pub struct SentPayload {
 impl SentPayload {
     /// By what it is known among the events of its instance: no application of a user can have this name.
     pub(crate) fn event_id(&self) -> EventId {
-        EventId { app_id: format!("\u{1}hook:{}", self.token), id: self.id.clone() }
+        let app_id = match self.app_id.as_str() {
+            "" => format!("\u{1}hook:{}", self.token),
+            // No token has this character, so that two never come to the same.
+            app_id => format!("\u{1}hook:{}\u{1}{app_id}", self.token),
+        };
+        EventId { app_id, id: self.id.clone() }
     }
 }
 

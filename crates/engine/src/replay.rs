@@ -54,6 +54,8 @@ pub enum Asked {
     Instance,
     /// An event with this payload for another instance.
     Send(Fingerprint),
+    /// A payload for whoever has a token.
+    Resume(Fingerprint),
     /// A hook of this token; what else it asks for may change between builds.
     Hook(Token),
     /// The next payload of this hook.
@@ -73,6 +75,7 @@ impl fmt::Display for Asked {
             Self::Child(_) => "a child",
             Self::Instance => "the wait for another instance",
             Self::Send(_) => "an event for another instance",
+            Self::Resume(_) => "a payload for the hook of another instance",
             Self::Hook(_) => "a hook",
             Self::Payload(_) => "the wait for a payload of a hook",
             Self::Rollback => "a rollback",
@@ -239,6 +242,7 @@ impl Replay {
             | Asked::Instance
             | Asked::Hook(_)
             | Asked::Payload(_)
+            | Asked::Resume(_)
             | Asked::Send(_) => {}
         }
         let made = Made {

@@ -188,6 +188,7 @@ pub(crate) fn claimed(
         webhook: None,
         metadata: hook.metadata.clone(),
         from: None,
+        unheard: false,
     };
     freed.into_iter().chain([Change::Hook(token.clone(), row)]).collect()
 }

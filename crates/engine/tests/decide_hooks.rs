@@ -48,6 +48,7 @@ fn payload(text: &str, hook: HookId, id: &str, value: u8) -> What {
     What::Payload(SentPayload {
         token: token(text),
         hook,
+        app_id: String::new(),
         id: id.to_owned(),
         payload: json(&value.to_string()),
         fingerprint: fingerprint(value),
@@ -657,7 +658,7 @@ fn h51_w22_a_late_answer_to_a_claim_costs_the_next_run_no_hook() {
 }
 
 #[test]
-fn h40_w22_a_late_answer_to_a_claim_takes_nothing_from_the_hook_that_was_given_since() {
+fn h40_h70_w22_a_late_answer_to_a_claim_takes_nothing_from_the_hook_that_was_given_since() {
     let (mut store, _) = taking(false);
     tell(&mut store, 2, What::Restart { operation: "o".to_owned(), prepared: None });
     let first = store.delivery(1, &store.tables.mailbox[&1].clone(), &mut std::iter::empty());
@@ -666,8 +667,10 @@ fn h40_w22_a_late_answer_to_a_claim_takes_nothing_from_the_hook_that_was_given_s
     report_of(&mut store, 2, |report| report.opened.push(creates(1, registration("t"))));
     let given = HookOutcome::Owned { hook: at(1, 2), from: Some(owner("a")) };
     assert_eq!(outcomes(&store, 2), [given]);
+    let from = |store: &Store| store.tables.hooks[&key("t")].from.clone();
+    assert_eq!(from(&store), Some(owner("a")), "H70: it is still told from whom it was taken");
     store.carry(std::iter::empty());
-    assert_eq!(owner_of(&store, "t"), Some(uid(2)));
+    assert_eq!((owner_of(&store, "t"), from(&store)), (Some(uid(2)), Some(owner("a"))));
     report_of(&mut store, 2, ends);
     assert_eq!(owner_of(&store, "t"), None, "its end frees it");
 }
@@ -734,11 +737,18 @@ fn h32_h55_a_token_whose_claimant_was_deleted_is_free_and_its_late_answer_harms_
 /// The rows of a deleted instance go last: whoever claims its token in the same batch has to replace its row.
 #[test]
 fn h55_a_start_in_the_batch_in_which_the_owner_is_deleted_gets_its_token() {
-    let mut store = started_with_hook();
-    let delete = on(uid(1), What::Delete { operation: "d".to_owned(), terminate: true });
-    let start = Input::Start(Box::new(hooked(9, "e", "t")));
-    assert_eq!(store.batch(&[delete, start]).answers(), [Answer::Done, Answer::Created]);
-    assert_eq!(owner_of(&store, "t"), Some(uid(9)));
+    for ends_first in [false, true] {
+        let mut store = Store::default();
+        store.start(kept(1, "i", "t", DAY));
+        if ends_first {
+            claim(&mut store, 1);
+            store.report(ends);
+        }
+        let delete = on(uid(1), What::Delete { operation: "d".to_owned(), terminate: true });
+        let start = Input::Start(Box::new(hooked(9, "e", "t")));
+        assert_eq!(store.batch(&[delete, start]).answers(), [Answer::Done, Answer::Created]);
+        assert_eq!(owner_of(&store, "t"), Some(uid(9)));
+    }
     // It had the token only since this very batch, from one that is open still.
     let (mut store, _) = taking(false);
     let moves = store.delivery(1, &store.tables.mailbox[&1].clone(), &mut std::iter::empty());

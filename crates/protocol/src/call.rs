@@ -34,11 +34,14 @@ pub enum CallKind {
     Rollback,
     /// A wait for what a hook is resumed with.
     Payload,
+    /// A payload for the hook of another instance.
+    Resume,
 }
 
 crate::every! {
     /// Every kind.
-    pub CallKind: Step, Sleep, Event, Hook, Child, Action, Compensation, Patch, Instance, Send, Rollback, Payload
+    pub CallKind: Step, Sleep, Event, Hook, Child, Action, Compensation, Patch, Instance, Send, Rollback, Payload,
+        Resume,
 }
 
 impl CallKind {
@@ -58,6 +61,7 @@ impl CallKind {
             Self::Send => "send",
             Self::Rollback => "rollback",
             Self::Payload => "payload",
+            Self::Resume => "resume",
         }
     }
 }

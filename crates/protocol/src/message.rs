@@ -12,7 +12,8 @@ use crate::{
     SessionId, StepKey, Timestamp, Token, WorkflowName,
     hook::Registration,
     journal::{
-        Awaiting, Child, Closed, Compensated, End, Entry, Marks, Other, Parked, Remote, Sending, Withdrawn,
+        Awaiting, Child, Closed, Compensated, End, Entry, Marks, Other, Parked, Remote, Resuming, Sending,
+        Withdrawn,
     },
     limits::Limits,
 };
@@ -337,6 +338,8 @@ pub enum OpenWait {
     Hook(Registration),
     /// For the next payload of a hook.
     Payload(Awaiting),
+    /// For the answer to a payload for the hook of another instance.
+    Resume(Resuming),
     /// For nothing: the body is over and its compensations begin, and its entry says so (rule P38).
     Rollback {
         /// What the body ended with; none if somebody asked for the rollback.

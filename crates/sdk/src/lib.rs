@@ -53,7 +53,7 @@ pub use attributes::IntoAttribute;
 pub use call::{
     ChildCall, ConflictCall, Disposal, Event, EventCall, EventsCall, Hook, HookCall, HookConflict, HookTaken,
     Instance, IntoRetention, IntoTimestamp, NextPayload, Owner, Patched, Payloads, Plan, PlanCall, Planned,
-    RemoteCall, RemoteCalls, ResultCall, SendCall, Sleep, Starting, StepCall,
+    RemoteCall, RemoteCalls, ResultCall, ResumeCall, SendCall, Sleep, Starting, StepCall,
 };
 pub use definition::WorkflowRef;
 pub use error::Error;

@@ -97,6 +97,7 @@ pub(super) fn awaiting(entry: &Entry) -> Option<WaitRow> {
         | Wait::Child(_)
         | Wait::Instance(_)
         | Wait::Send(_)
+        | Wait::Resume(_)
         | Wait::Hook(_) => return None,
     };
     let awaited = crate::mailbox::Awaited { types, key, opened: entry.position };

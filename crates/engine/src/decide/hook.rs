@@ -71,11 +71,11 @@ fn claim(draft: &mut Draft<'_>, call: &Call, id: HookId, asked: &Registration) -
     let held = draft.hook(&asked.token).cloned();
     match held {
         Some(row) if row.owner == draft.uid() && !row.ended => {
-            if row.from.is_some() {
+            if row.unheard {
                 // The answer to an earlier claim may still be under way: it is not to take this one for its own.
                 draft.count_hook(row.retain_until);
                 draft.end_hook(&asked.token, row.owner, HookEnd::Own);
-                draft.put_hook(&asked.token, HookRow { from: None, ..row.clone() });
+                draft.put_hook(&asked.token, HookRow { unheard: false, ..row.clone() });
             }
             return Some(HookOutcome::Owned { hook: row.id, from: row.from });
         }
@@ -113,6 +113,7 @@ fn claim(draft: &mut Draft<'_>, call: &Call, id: HookId, asked: &Registration) -
         webhook: asked.webhook.clone(),
         metadata: asked.metadata.clone(),
         from: None,
+        unheard: false,
     };
     draft.put_hook(&asked.token, row);
     Some(HookOutcome::Owned { hook: id, from: None })
@@ -158,6 +159,7 @@ pub(super) fn hand_over(draft: &mut Draft<'_>, caller: Caller, claim: &Claim) ->
         webhook: None,
         metadata: claim.asked.metadata.clone(),
         from: Some(name_of(&draft.head)),
+        unheard: true,
     };
     draft.put_hook(token, moved);
     draft.reply(caller, claim, Some(name_of(&draft.head)));
@@ -177,10 +179,7 @@ pub(super) fn claimed(draft: &mut Draft<'_>, caller: Caller, claim: &Claim, from
     let Some(wait) = wait.filter(|wait| is_current && wait.kind == WaitKind::Instance).cloned() else {
         let token = &claim.asked.token;
         let is_claimed = |row: &HookRow| {
-            row.owner == draft.uid()
-                && row.id == claim.hook
-                && row.from.is_some()
-                && row.from.as_ref() == from
+            row.owner == draft.uid() && row.id == claim.hook && row.unheard && row.from.as_ref() == from
         };
         if draft.hook(token).is_some_and(is_claimed) {
             // It is not counted down: the count may be another run's by now, and must not be less than there are.

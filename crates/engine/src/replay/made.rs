@@ -71,6 +71,7 @@ impl Made {
             | Asked::Child(_)
             | Asked::Instance
             | Asked::Send(_)
+            | Asked::Resume(_)
             | Asked::Payload(_)
             | Asked::Rollback => None,
         }
@@ -92,6 +93,7 @@ impl Made {
             | Asked::Child(_)
             | Asked::Instance
             | Asked::Send(_)
+            | Asked::Resume(_)
             | Asked::Hook(_)
             | Asked::Payload(_)
             | Asked::Rollback => vec![Next::Open { number }],
@@ -141,6 +143,7 @@ impl Made {
             | Asked::Child(_)
             | Asked::Instance
             | Asked::Send(_)
+            | Asked::Resume(_)
             | Asked::Hook(_)
             | Asked::Payload(_)
             | Asked::Rollback => State::Retrying,

@@ -37,6 +37,7 @@ impl Saga {
                 | Wait::Instance(_)
                 | Wait::Hook(_)
                 | Wait::Payload(_)
+                | Wait::Resume(_)
                 | Wait::Send(_) => return,
             },
             Fact::Started(_)

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use everstep_protocol::{
     Attempt, Call, EventKey, EventType, Failure, FunctionName, InstanceId, Millis, Payload, Policy, Pool,
-    Position, Timestamp, WorkflowName,
-    hook::Registration,
+    Position, Timestamp, Token, WorkflowName,
+    hook::{Registration, StartHook},
     journal::{Awaiting, Marks, Other},
 };
 
@@ -55,6 +55,8 @@ pub enum Spec {
     Instance(Other),
     /// Send an event to another instance.
     Send(SendSpec),
+    /// Resume the hook of whoever has a token.
+    Resume(ResumeSpec),
     /// Have the token of a hook. The call has no outcome but [`Host::registered`](super::Host::registered).
     Hook(Registration),
     /// Wait for the next payload of a hook.
@@ -81,6 +83,17 @@ pub struct ChildSpec {
     pub detached: bool,
     /// The call ends as soon as the child has started.
     pub only_started: bool,
+    /// The token that it claims by its start.
+    pub hook: Option<StartHook>,
+}
+
+/// A payload for the hook of another instance.
+#[derive(Clone, Debug)]
+pub struct ResumeSpec {
+    /// The token.
+    pub token: Token,
+    /// What the hook is resumed with.
+    pub payload: Payload,
 }
 
 /// An event for another instance.
@@ -156,6 +169,7 @@ impl Spec {
             | Self::Child(_)
             | Self::Instance(_)
             | Self::Send(_)
+            | Self::Resume(_)
             | Self::Hook(_)
             | Self::Payload(_)
             | Self::Rollback { .. } => None,
@@ -175,6 +189,7 @@ impl Spec {
             | Self::Child(_)
             | Self::Instance(_)
             | Self::Send(_)
+            | Self::Resume(_)
             | Self::Hook(_)
             | Self::Payload(_)
             | Self::Rollback { .. } => None,
@@ -194,6 +209,7 @@ impl Spec {
             | Self::Child(_)
             | Self::Instance(_)
             | Self::Send(_)
+            | Self::Resume(_)
             | Self::Hook(_)
             | Self::Payload(_)
             | Self::Rollback { .. } => Marks::default(),

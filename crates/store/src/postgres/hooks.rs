@@ -49,10 +49,10 @@ pub(super) fn read(
     }
     for row in next(!needs.tokens_of.is_empty()) {
         let (_, token) = &needs.tokens_of[nth(&row)?];
-        put(&row, (rows::name(&row, 13)?, token.clone()), loaded)?;
+        put(&row, (rows::name(&row, 14)?, token.clone()), loaded)?;
     }
     for row in next(!needs.start_hooks.is_empty()) {
-        loaded.rows.hooks.insert((rows::name(&row, 13)?, rows::name(&row, 14)?), hook(&row)?);
+        loaded.rows.hooks.insert((rows::name(&row, 14)?, rows::name(&row, 15)?), hook(&row)?);
     }
     Ok(())
 }
@@ -86,12 +86,13 @@ fn hook(row: &Row) -> Result<HookRow, Fault> {
         metadata: row.try_get::<_, Option<String>>(9)?.map(Payload::from_trusted),
         webhook: webhook.map(|packed| wire::decode("webhook", packed).map_err(Fault::corrupt)).transpose()?,
         from,
+        unheard: row.try_get(13)?,
     })
 }
 
 /// A row of `hooks_shown.sql`.
 pub(super) fn shown(row: &Row) -> Result<HookView, Fault> {
-    Ok(HookView { token: rows::name(row, 14)?, hook: hook(row)?, status: rows::status(row.try_get(15)?)? })
+    Ok(HookView { token: rows::name(row, 15)?, hook: hook(row)?, status: rows::status(row.try_get(16)?)? })
 }
 
 /// Writes what the batch says, in the order that [`Writes::hooks_ended`] names; rows of deleted instances go last.
@@ -149,5 +150,6 @@ fn inserted(rows: &[(TokenKey, HookRow)]) -> super::trip::Params<'_> {
             .collect::<Vec<_>>(),
         rows.iter().map(|(_, row)| row.from.as_ref().map(|from| from.workflow.as_str())).collect::<Vec<_>>(),
         rows.iter().map(|(_, row)| row.from.as_ref().map(|from| from.id.as_str())).collect::<Vec<_>>(),
+        rows.iter().map(|(_, row)| row.unheard).collect::<Vec<_>>(),
     ]
 }

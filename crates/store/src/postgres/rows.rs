@@ -202,6 +202,7 @@ pub(super) const fn call_kind_code(kind: CallKind) -> i16 {
         CallKind::Send => 10,
         CallKind::Rollback => 15,
         CallKind::Payload => 16,
+        CallKind::Resume => 17,
     }
 }
 

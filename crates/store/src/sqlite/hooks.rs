@@ -17,7 +17,7 @@ use crate::HookView;
 /// The columns of a hook, with its owner's name and status. An owner without a name was deleted.
 const COLUMNS: &str =
     "hook.uid, instance.workflow, instance.id, hook.run, hook.position, since, retain_until, ended,
-    metadata, webhook, from_workflow, from_id, hook.namespace, token, instance.status
+    metadata, webhook, from_workflow, from_id, hook.namespace, token, instance.status, unheard
     FROM hook LEFT JOIN instance ON instance.uid = hook.uid";
 const FREE: &str = "DELETE FROM hook WHERE uid = ?1 AND (retain_until IS NULL OR retain_until <= ?2)";
 const KEEP: &str = "UPDATE hook SET ended = 1 WHERE uid = ?1 AND retain_until IS NOT NULL";
@@ -27,7 +27,7 @@ const REPLACE: &str = "DELETE FROM hook WHERE namespace = ?1 AND token = ?2 AND 
     AND retain_until <= ?4";
 const INSERT: &str =
     "INSERT INTO hook (namespace, token, uid, run, position, since, retain_until, ended, metadata, webhook,
-    from_workflow, from_id) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
+    from_workflow, from_id, unheard) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
 const COUNT: &str = "UPDATE instance SET hooks = ?2, hooks_until = ?3 WHERE uid = ?1";
 const DELETED: &str = "DELETE FROM hook WHERE uid = ?1";
 
@@ -88,6 +88,7 @@ fn hook(row: &Row<'_>) -> Result<HookRow> {
         metadata: row.get::<_, Option<String>>(8)?.map(Payload::from_trusted),
         webhook: is_webhook.then(|| column::packed(row, 9, "webhook")).transpose()?,
         from: is_from.then(from).transpose()?,
+        unheard: row.get(15)?,
     })
 }
 
@@ -164,6 +165,7 @@ fn insert(connection: &Connection, (namespace, token): &TokenKey, row: &HookRow)
         webhook,
         row.from.as_ref().map(|from| from.workflow.as_str()),
         row.from.as_ref().map(|from| from.id.as_str()),
+        row.unheard,
     ];
     let inserted = connection.prepare_cached(INSERT)?.execute(values);
     inserted.map_err(|error| Fault::or_taken(error, "claiming a token"))?;

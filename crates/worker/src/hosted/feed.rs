@@ -114,9 +114,12 @@ impl Hosted {
                 let (due, remote) = match &opened.wait {
                     Wait::Sleep { until } | Wait::Event { until, .. } => (Some(*until), false),
                     Wait::Remote(_) => (None, true),
-                    Wait::Child(_) | Wait::Instance(_) | Wait::Send(_) | Wait::Hook(_) | Wait::Payload(_) => {
-                        (None, false)
-                    }
+                    Wait::Child(_)
+                    | Wait::Instance(_)
+                    | Wait::Send(_)
+                    | Wait::Resume(_)
+                    | Wait::Hook(_)
+                    | Wait::Payload(_) => (None, false),
                 };
                 self.waits.insert(opened.call.clone(), Waiting { due, at: entry.at, remote });
                 self.clock = self.clock.max(entry.at);
