@@ -109,10 +109,66 @@ async fn fulfil(cx: &Workflow, order: &Order) -> Result<Receipt, Error> {
     cx.step("ship", order, ship).await
 }
 
-async fn ship(_step: Step, order: Order) -> Result<Receipt, Error> {
-    tracing::info!(order = order.number, "shipped");
-    tokio::task::yield_now().await;
-    Ok(Receipt { number: order.number, address: order.address })
+/// Every attempt asks with the same key, so that the carrier sends one parcel however often it is asked.
+async fn ship(step: Step, order: Order) -> Result<Receipt, Error> {
+    carrier::send(step.idempotency_key(), &order).await
+}
+
+/// A carrier that honours idempotency keys, as it would be asked over the network.
+pub mod carrier {
+    use std::{
+        collections::BTreeMap,
+        sync::{Mutex, PoisonError},
+    };
+
+    use everstep::Error;
+
+    use super::{Order, Receipt};
+
+    /// Its parcels by their keys, and how often each was asked for.
+    static PARCELS: Mutex<BTreeMap<String, (Receipt, u32)>> = Mutex::new(BTreeMap::new());
+
+    /// Sends a parcel, or tells of the one that it has sent for this key.
+    ///
+    /// # Errors
+    /// None: it is in a good mood.
+    pub async fn send(key: &str, order: &Order) -> Result<Receipt, Error> {
+        let parcel = Receipt { number: order.number, address: order.address.clone() };
+        let receipt = {
+            let mut parcels = PARCELS.lock().unwrap_or_else(PoisonError::into_inner);
+            let (receipt, asked) = parcels.entry(key.to_owned()).or_insert((parcel, 0));
+            *asked += 1;
+            receipt.clone()
+        };
+        // The parcel is on its way, and whoever has asked may not live to hear of it.
+        tokio::task::yield_now().await;
+        Ok(receipt)
+    }
+
+    /// Hands over what it has sent, and how often it was asked for each, and begins anew.
+    pub fn take() -> Vec<(Receipt, u32)> {
+        let mut parcels = PARCELS.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *parcels).into_values().collect()
+    }
+}
+
+/// Start or route, by a workflow: it starts the run of an order, or hands the order to the one that is at it.
+#[everstep::workflow]
+pub async fn routing(cx: Workflow, order: Order) -> Result<Routed, Error> {
+    let token = token(&order);
+    let mut holder = None;
+    for _ in 0..3 {
+        let run = cx.child::<Receipt>("run", following, &order).token(&token).detached().start();
+        match run.await {
+            Ok(started) => return Ok(Routed::Started(started.id().to_owned())),
+            Err(error) => holder = Some(error.hook_conflict().ok_or(error)?.owner.id),
+        }
+        if let Some(owner) = cx.resume_hook("change", &token, &order).await? {
+            return Ok(Routed::Delivered(owner.id().to_owned()));
+        }
+        // The owner has ended or let the token go meanwhile: the next start may win, or tell who has it now.
+    }
+    holder.map(Routed::Known).ok_or_else(|| Error::permanent("nobody has the token"))
 }
 
 /// Whom a producer asks: over HTTP, by message, or a test.
@@ -128,7 +184,7 @@ pub trait Front {
 }
 
 /// What became of an order.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Routed {
     /// It was started, as this instance.
     Started(String),

@@ -7,17 +7,17 @@ mod support;
 
 use everstep::Error;
 use everstep_examples::policies::{
-    Front, Order, Receipt, Routed, adopting, following, inspecting, rejecting, signalling, start_or_route,
-    superseding,
+    Front, Order, Receipt, Routed, adopting, carrier, following, inspecting, rejecting, routing, signalling,
+    start_or_route, superseding,
 };
-use everstep_testkit::{HookStart, Kit, Mock, Run, Status, TestKit, journal::Fact};
+use everstep_testkit::{HookStart, Kit, Mock, Run, Status, TestKit, crash_everywhere, journal::Fact};
 
 const GUIDE: &str = include_str!("../../docs/guides/idempotency.md");
 const CODE: [&str; 2] = [include_str!("../src/policies.rs"), include_str!("policies.rs")];
 
 #[test]
 fn every_sample_of_the_guide_is_code_that_compiles() {
-    support::every_sample_is_in(GUIDE, &CODE, 7);
+    support::every_sample_is_in(GUIDE, &CODE, 8);
 }
 
 fn order(address: &str) -> Order {
@@ -36,6 +36,7 @@ fn kit() -> TestKit {
         .workflow(signalling)
         .workflow(superseding)
         .workflow(following)
+        .workflow(routing)
 }
 
 /// The first run of the order, with a step that takes until noon.
@@ -165,4 +166,76 @@ fn h33_every_caller_ends_as_starter_with_its_order_delivered_or_knowing_the_hold
         let again = start_or_route(&front, &order("Fir Street")).await.unwrap();
         assert!(matches!(again, Routed::Started(_)), "{again:?}");
     });
+}
+
+#[test]
+fn h28_h33_a_workflow_starts_the_run_of_an_order_or_hands_it_to_the_one_that_is_at_it() {
+    kit().run(async |kit| {
+        let route = async |id: &str, address: &str| {
+            kit.start_instance_as("routing", id, &order(address)).await.unwrap()
+        };
+        // Two at once: one of them starts a run, and the other is routed to it.
+        let both = [route("one", "Elm Street").await, route("two", "Oak Street").await];
+        let (mut started, mut delivered) = (Vec::new(), Vec::new());
+        for (run, address) in both.iter().zip(["Elm Street", "Oak Street"]) {
+            match run.result::<Routed>().await.unwrap() {
+                Routed::Started(id) => started.push(id),
+                Routed::Delivered(id) => delivered.push((id, address)),
+                Routed::Known(id) => panic!("{id}"),
+            }
+        }
+        let (id, changed) = delivered.remove(0);
+        assert_eq!((started, delivered.len()), (vec![id.clone()], 0));
+        let run = kit.instance("following", &id).unwrap();
+        assert_eq!(run.result::<Receipt>().await.unwrap(), receipt(changed));
+        // It has ended, so that the next order of the number is a start again; with a retention its owner is known.
+        let three = route("three", "Fir Street").await;
+        assert!(matches!(three.result::<Routed>().await.unwrap(), Routed::Started(other) if other != id));
+        kit.advance("2 hours").await.unwrap();
+        let kept = kit.start_instance_as("adopting", "kept", &order("Elm Street")).await.unwrap();
+        kept.result::<Receipt>().await.unwrap();
+        let four = route("four", "Ash Street").await;
+        assert_eq!(four.result::<Routed>().await.unwrap(), Routed::Known("kept".to_owned()));
+    });
+}
+
+/// Whatever policy a second run has, and wherever the worker dies: the carrier is asked with one key for each parcel.
+#[test]
+fn h71_every_attempt_and_replay_asks_the_carrier_with_one_key() {
+    let mut asked_again = 0;
+    for (workflow, sent) in [
+        // The first has ended when the second begins, and its token is free.
+        ("rejecting", &["Elm Street", "Oak Street"][..]),
+        ("adopting", &["Elm Street"]),
+        ("inspecting", &["Elm Street"]),
+        ("signalling", &["Elm Street"]),
+        ("superseding", &["Oak Street"]),
+    ] {
+        let most = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
+        let seen = most.clone();
+        crash_everywhere(move || {
+            let seen = seen.clone();
+            (kit(), async move |kit: Kit| {
+                carrier::take();
+                let first = kit.start_instance_as(workflow, "first", &order("Elm Street")).await.unwrap();
+                if workflow == "superseding" {
+                    first.reaches(Status::Waiting).await.unwrap();
+                } else {
+                    first.end().await.unwrap();
+                }
+                let run = second(&kit, workflow).await;
+                run.end().await.unwrap();
+                first.end().await.unwrap();
+                let parcels = carrier::take();
+                let asked = parcels.iter().map(|(_, asked)| *asked).max().unwrap_or(0);
+                seen.fetch_max(asked, std::sync::atomic::Ordering::Relaxed);
+                let mut sent_to: Vec<_> = parcels.into_iter().map(|(receipt, _)| receipt.address).collect();
+                sent_to.sort_unstable();
+                assert_eq!(sent_to, sent, "{workflow}");
+                sent_to
+            })
+        });
+        asked_again += u32::from(most.load(std::sync::atomic::Ordering::Relaxed) > 1);
+    }
+    assert_eq!(asked_again, 5, "each has asked twice with one key somewhere, or nothing is proved");
 }

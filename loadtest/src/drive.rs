@@ -266,6 +266,7 @@ async fn lateness(store: &dyn Store, workload: Workload) -> Result<Vec<f64>> {
                     | Wait::Hook(_)
                     | Wait::Payload(_)
                     | Wait::Reply(_)
+                    | Wait::Resume(_)
                     | Wait::Send(_) => None,
                 },
                 _ => None,

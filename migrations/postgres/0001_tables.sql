@@ -217,7 +217,8 @@ CREATE TABLE mailbox (
     CONSTRAINT a_name_is_whole CHECK ((name IS NULL) = (namespace IS NULL) AND (name IS NULL) = (workflow IS NULL)),
     CONSTRAINT a_letter_has_one_address CHECK ((instance IS NULL) = (name IS NOT NULL))
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
-COMMENT ON COLUMN mailbox.kind IS '1 start, 2 watch, 3 event, 4 returned, 5 terminate, 6 cancel, 7 claim, 8 claimed';
+COMMENT ON COLUMN mailbox.kind IS '1 start, 2 watch, 3 event, 4 returned, 5 terminate, 6 cancel, 7 claim, 8 claimed, 9 resume';
+COMMENT ON COLUMN mailbox.instance IS 'to whom it goes; of a resume its sender, since who has the token is looked up when it is carried';
 COMMENT ON COLUMN mailbox.caller IS 'with run and call: the call that it is about';
 COMMENT ON COLUMN mailbox.body IS 'MessagePack: what it says';
 -- Who is about to exist.
@@ -270,6 +271,7 @@ CREATE TABLE hook (
     position bigint NOT NULL CHECK (position >= 0),
     run integer NOT NULL CHECK (run >= 0),
     ended boolean NOT NULL,
+    unheard boolean NOT NULL,
     namespace text COLLATE "C" NOT NULL,
     token text COLLATE "C" NOT NULL,
     from_workflow text COLLATE "C",
@@ -282,6 +284,7 @@ CREATE TABLE hook (
     CONSTRAINT whom_it_was_taken_from_is_whole CHECK ((from_workflow IS NULL) = (from_name IS NULL))
 ) WITH (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000);
 COMMENT ON COLUMN hook.ended IS 'the owner has ended and keeps it by its retention alone';
+COMMENT ON COLUMN hook.unheard IS 'a forced claim has moved it to the owner, who has not relied on it otherwise than by the answer';
 COMMENT ON COLUMN hook.webhook IS 'MessagePack: what it answers whoever resumes it over HTTP without an access token';
 COMMENT ON COLUMN hook.schema IS 'JSON Schema that every payload fits before it is kept';
 CREATE INDEX hook_by_instance ON hook (instance);

@@ -179,8 +179,9 @@ CREATE INDEX event_call ON event (uid, call) WHERE call IS NOT NULL;
 CREATE TABLE mailbox (
     number     INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
     written_at INTEGER NOT NULL,
-    -- 1 start, 2 watch, 3 event, 4 returned, 5 terminate, 6 cancel.
+    -- 1 start, 2 watch, 3 event, 4 returned, 5 terminate, 6 cancel, 7 claim, 8 claimed, 9 resume.
     kind       INTEGER NOT NULL,
+    -- To whom it goes; of a resume its sender.
     uid        BLOB,
     namespace  TEXT,
     workflow   TEXT,
@@ -247,6 +248,8 @@ CREATE TABLE hook (
     -- From whom it was taken.
     from_workflow TEXT,
     from_id       TEXT,
+    -- A forced claim has moved it to the owner, who has not relied on it otherwise than by the answer.
+    unheard       INTEGER NOT NULL CHECK (unheard IN (0, 1)),
     PRIMARY KEY (namespace, token),
     CHECK (ended = 0 OR retain_until IS NOT NULL)
 ) STRICT, WITHOUT ROWID;

@@ -33,6 +33,8 @@ mod handle;
 pub mod http;
 mod metrics;
 mod queue;
+#[cfg(test)]
+mod rehearsal;
 mod reply;
 mod replying;
 mod schema;

@@ -162,6 +162,7 @@ fn size(input: &Input) -> usize {
                     OpenWait::Send(sending) => sending.payload.len(),
                     OpenWait::Hook(hook) => hook.bytes(),
                     OpenWait::Reply(reply) => reply.response.bytes(),
+                    OpenWait::Resume(resuming) => resuming.payload.len(),
                     OpenWait::Sleep(_)
                     | OpenWait::SleepUntil(_)
                     | OpenWait::Event { .. }
@@ -182,6 +183,7 @@ fn size(input: &Input) -> usize {
         Input::On { what: What::Payload(sent), .. } => sent.payload.len(),
         Input::On { what: What::Letter(letter), .. } => match &letter.said {
             Said::Event(event) => event.payload.len(),
+            Said::Resume { sent, .. } => sent.payload.len(),
             Said::Returned { outcome: Outcome::Succeeded(output), .. } => output.len(),
             _ => 0,
         },

@@ -433,8 +433,9 @@ fn culprit(shared: &Shared, input: &Input, mut debts: Vec<(Debt, u8)>, code: &st
             if let What::Letter(letter) = what {
                 undelivered(shared, letter.clone(), message);
             }
-            // An event of another instance is to blame itself.
-            let is_sent = matches!(what, What::Letter(Letter { said: Said::Event(_), .. }));
+            // An event of another instance, or a payload, is to blame itself.
+            let is_sent =
+                matches!(what, What::Letter(Letter { said: Said::Event(_) | Said::Resume { .. }, .. }));
             if !is_sent && !matches!(what, What::Unwritable { .. }) {
                 let what = What::Unwritable { message: message.to_owned() };
                 shared.submit(Arrival::new(Input::On { instance: *instance, what }));
@@ -488,13 +489,37 @@ const fn answer_word(answer: &Answer) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    //! Proves what whoever waits in this process learns of an input that can never be decided.
+    //! Proves what whoever waits in this process learns of an input that can never be decided, and of one that the store goes on refusing.
     use everstep_broker::MemoryBroker;
+    use everstep_engine::batch::NameRow;
     use everstep_protocol::Incarnation;
     use everstep_store::sqlite::SqliteStore;
 
     use super::*;
-    use crate::{Settings, SystemChance};
+    use crate::{
+        Settings, SystemChance,
+        rehearsal::{self, Rehearsal},
+    };
+
+    /// A name that nobody can be looked up by is taken all the same: the store's conflict never ends.
+    #[tokio::test]
+    async fn w20_what_goes_on_conflicting_waits_alone_and_the_rest_of_its_batch_is_committed() {
+        let coordinator = Rehearsal::new();
+        let ghost = rehearsal::start("ghost", None);
+        let (key, fingerprint) = (ghost.name.clone(), ghost.fingerprint);
+        let names = vec![NameRow { key, uid: InstanceUid::generate(), fingerprint }];
+        coordinator.write(Writes { names, ..Writes::default() }).await;
+        let one = rehearsal::start("one", None);
+        let (ghost, mut conflicting) = Arrival::answered(Input::Start(Box::new(ghost)));
+        let (one, created) = Arrival::answered(Input::Start(Box::new(one)));
+        let turning = tokio::spawn(turn(Arc::clone(&coordinator.shared), vec![one, ghost]));
+        let told = tokio::time::timeout(Duration::from_secs(20), created).await.expect("it is not held up");
+        assert_eq!(told.expect("it is answered").expect("it is decided").answer, Answer::Created);
+        let failures = coordinator.shared.metrics.batch_failures.with_label_values(&["conflict"]).get();
+        assert!(failures > u64::from(CONFLICTS_MAX), "so often it was tried whole, at least: {failures}");
+        assert!(conflicting.try_recv().is_err() && !turning.is_finished());
+        turning.abort();
+    }
 
     #[tokio::test]
     async fn w20_a_caller_is_told_that_its_input_is_the_culprit() {

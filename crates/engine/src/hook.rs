@@ -5,7 +5,7 @@
 //! | a start, a report that opens a hook | inserts it, if there is none, or one that is free |
 //! | its owner, in a decision of its own | lets it go, keeps it after its end, moves it to a claimant |
 //! | whoever claims a token that is free, the duty `clean` | deletes it: its owner has ended, and its retention is over |
-//! | an answer to a claim whose claimant is gone | deletes what that one got |
+//! | an answer to a claim whose claimant is gone, whoever claims the token before that | deletes what that one got |
 //!
 //! Nobody else changes one. The owner's head lock protects what has not ended; the others look again as they delete. Two claims of a
 //! free token meet in its key.
@@ -45,6 +45,9 @@ pub struct HookRow {
     pub schema: Option<Payload>,
     /// From whom it was taken (rule H70).
     pub from: Option<Other>,
+    /// It was moved to the owner by a forced claim, and what the owner was to hear of it has not been made use of: nobody has relied on it
+    /// otherwise, so that an answer which finds nobody waiting gives it back.
+    pub unheard: bool,
 }
 
 impl HookRow {
@@ -58,7 +61,7 @@ impl HookRow {
 /// Why a row is deleted: by its owner, or because it is free. The statement looks again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HookEnd {
-    /// The owner lets it go, or moves it.
+    /// The owner lets it go, or moves it, or was deleted: nobody else can have that id again.
     Own,
     /// The owner has ended and its retention is over.
     Free,
@@ -79,23 +82,30 @@ impl ReplyKey {
     /// By what the request is known among the events of its instance.
     #[must_use]
     pub fn event_id(&self) -> EventId {
-        event_id(&self.token, &self.id)
+        event_id(&self.token, "", &self.id)
     }
 }
 
 /// No application of a user can have this name.
-fn event_id(token: &Token, id: &str) -> EventId {
-    EventId { app_id: format!("\u{1}hook:{token}"), id: id.to_owned() }
+fn event_id(token: &Token, app_id: &str, id: &str) -> EventId {
+    let app_id = match app_id {
+        "" => format!("\u{1}hook:{token}"),
+        // No token has this character, so that two never come to the same.
+        app_id => format!("\u{1}hook:{token}\u{1}{app_id}"),
+    };
+    EventId { app_id, id: id.to_owned() }
 }
 
-/// What somebody resumes a hook with, after the checks at the edge.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What somebody resumes a hook with, after the checks at the edge. Stores keep what is in a letter as it is written here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SentPayload {
     /// The token.
     pub token: Token,
     /// The hook that had the token when its owner was looked up.
     pub hook: HookId,
-    /// By what a repetition is known (rule H48).
+    /// The application id of an AMQP message, or of whatever else numbers its resumes by itself; empty if there is none.
+    pub app_id: String,
+    /// By what a repetition is known, among those of the application (rule H48).
     pub id: String,
     /// What it says.
     pub payload: Payload,
@@ -106,7 +116,7 @@ pub struct SentPayload {
 impl SentPayload {
     /// By what it is known among the events of its instance.
     pub(crate) fn event_id(&self) -> EventId {
-        event_id(&self.token, &self.id)
+        event_id(&self.token, &self.app_id, &self.id)
     }
 }
 

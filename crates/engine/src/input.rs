@@ -295,6 +295,7 @@ fn of_letter(instance: InstanceUid, letter: &Letter, needs: &mut Needs) {
         Said::Start { .. } => {}
         Said::Watch => needs.lasts.push(instance),
         Said::Event(event) => of_event(instance, event, needs),
+        Said::Resume { sent, .. } => of_payload(instance, sent, needs),
         Said::Returned { .. } => needs.waits.push((instance, letter.caller.call)),
         Said::Terminate { .. } | Said::Cancel { .. } => needs.parents.push(instance),
         Said::Claim(claim) => {
@@ -328,6 +329,7 @@ fn of_report(instance: InstanceUid, report: &Report, needs: &mut Needs) {
             | OpenWait::Instance(_)
             | OpenWait::Send(_)
             | OpenWait::Reply(_)
+            | OpenWait::Resume(_)
             | OpenWait::Rollback { .. } => {}
         }
     }

@@ -6,6 +6,7 @@
 //! | start | a call of a child | comes to be, or exists, or refuses |
 //! | watch | a call that waits for an end; a start that met somebody | tells how it has ended, now or then |
 //! | event | a call that sends | takes the event like any other |
+//! | resume | a call that resumes a hook | takes the payload, or says that the token has moved: then it stays, for whoever has it |
 //! | returned | the addressee of one of those above | ends the call |
 //! | claim | a call that claims a token by force | moves the token, or says that it has it no more |
 //! | claimed | the addressee of that | has it, or looks again |
@@ -15,11 +16,17 @@
 
 use everstep_protocol::{
     CallHash, Failure, FailureKind, InstanceId, InstanceUid, Millis, Namespace, Payload, Run, WorkflowName,
+    hook::{HOOK_CONFLICT, HOOK_NOT_FOUND},
     journal::{Child, End, Other, Outcome},
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{head::Head, hook::Claim, mailbox::SentEvent, start::NameKey};
+use crate::{
+    head::Head,
+    hook::{Claim, SentPayload},
+    mailbox::SentEvent,
+    start::NameKey,
+};
 
 /// How long a child may take to end by itself after a cancel that came of a dropped call.
 pub const CANCEL_WITHIN: Millis = Millis::from_secs(300);
@@ -59,6 +66,8 @@ pub enum Address {
     Instance(InstanceUid),
     /// To whoever bears this name when the letter is delivered.
     Name(NameKey),
+    /// To whoever has the token that it names when it is delivered: who that is only its carrier looks up.
+    Token,
 }
 
 /// A letter to write.
@@ -121,6 +130,13 @@ pub enum Said {
         /// How long it may take.
         within: Millis,
     },
+    /// Take this payload for your hook (rule H45).
+    Resume {
+        /// The sender's namespace, in which the token is looked up.
+        namespace: Namespace,
+        /// The payload. Whoever carries the letter says which hook had the token.
+        sent: SentPayload,
+    },
     /// Give me this token (rule H59).
     Claim(Claim),
     /// What came of that: it is yours, taken from this one; or it was not mine to give, look again.
@@ -145,6 +161,7 @@ impl Said {
             Self::Start { depth, .. } => *depth,
             Self::Watch
             | Self::Event(_)
+            | Self::Resume { .. }
             | Self::Returned { .. }
             | Self::Terminate { .. }
             | Self::Cancel { .. }
@@ -165,6 +182,7 @@ impl Said {
             Self::Cancel { .. } => 6,
             Self::Claim(_) => 7,
             Self::Claimed { .. } => 8,
+            Self::Resume { .. } => 9,
         }
     }
 
@@ -172,7 +190,7 @@ impl Said {
     #[must_use]
     pub const fn is_asked(&self) -> bool {
         match self {
-            Self::Start { .. } | Self::Watch | Self::Event(_) => true,
+            Self::Start { .. } | Self::Watch | Self::Event(_) | Self::Resume { .. } => true,
             // The answer to a claim is another.
             Self::Returned { .. }
             | Self::Terminate { .. }
@@ -233,12 +251,15 @@ pub fn outcome(head: &Head, end: &End) -> Outcome {
     }
 }
 
-/// The answer to a start that only wants to know that there is an instance now.
+/// The answer to a start that only wants to know that there is an instance now, and to a resume: which one.
 #[must_use]
 pub fn started(name: &NameKey) -> Outcome {
-    let text = format!(r#"{{"workflow":"{}","id":"{}"}}"#, name.workflow, name.id);
+    Outcome::Succeeded(name_text(&name.workflow, &name.id))
+}
+
+fn name_text(workflow: &WorkflowName, id: &InstanceId) -> Payload {
     // Neither name has a character that JSON would escape.
-    Outcome::Succeeded(Payload::from_trusted(text))
+    Payload::from_trusted(format!(r#"{{"workflow":"{workflow}","id":"{id}"}}"#))
 }
 
 /// The failure of a call to an instance that does not exist.
@@ -267,6 +288,21 @@ pub fn conflict(name: &NameKey) -> Failure {
         CONFLICT,
         format!("instance {id} of workflow {workflow} exists with another input; nothing was started"),
     )
+}
+
+/// The failure of a start whose token another instance has (rule H32).
+#[must_use]
+pub fn held(owner: &Other) -> Failure {
+    let Other { workflow, id } = owner;
+    let message = format!("instance {id} of workflow {workflow} has the token; nothing was started");
+    Failure { data: Some(name_text(workflow, id)), ..refusal(HOOK_CONFLICT, message) }
+}
+
+/// The failure of a resume of a token that nobody has, or only by a retention (rules H46, H50).
+#[must_use]
+pub fn nobody() -> Failure {
+    let message = "no open instance has a hook with this token; the payload was not kept";
+    refusal(HOOK_NOT_FOUND, message.to_owned())
 }
 
 /// The failure of a call by which an instance would wait for itself.

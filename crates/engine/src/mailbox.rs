@@ -250,3 +250,28 @@ impl Mailbox {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    //! Proves how many waits a batch loads for what it may end. Not: which event meets which wait; see `tests/decide_events.rs`.
+    use everstep_protocol::{HookId, Position};
+
+    use super::*;
+
+    #[test]
+    fn h60_whoever_takes_a_hook_has_all_its_waits_and_an_event_has_one_for_each_input() {
+        let uid = InstanceUid(uuid::Uuid::from_u128(1));
+        let hook = EventType::of_hook(HookId { run: Run(1), position: Position(2) });
+        let paid = EventType::new("paid").unwrap();
+        let needs = Needs {
+            waiters: vec![(uid, hook.clone(), None), (uid, paid.clone(), None), (uid, paid.clone(), None)],
+            ..Needs::default()
+        };
+        let limits: Vec<_> =
+            needs.waiter_queries().into_iter().map(|query| (query.kind, query.limit)).collect();
+        assert_eq!(limits.len(), 2, "{limits:?}");
+        // Three inputs may end a wait of an event; an instance may have far more awaits of one hook than a batch has inputs.
+        assert!(limits.contains(&(paid, 3)), "{limits:?}");
+        assert!(limits.iter().any(|(kind, limit)| *kind == hook && *limit >= 1_000_000), "{limits:?}");
+    }
+}

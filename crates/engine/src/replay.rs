@@ -54,6 +54,8 @@ pub enum Asked {
     Instance,
     /// An event with this payload for another instance.
     Send(Fingerprint),
+    /// A payload for whoever has a token.
+    Resume(Fingerprint),
     /// A hook of this token; what else it asks for may change between builds.
     Hook(Token),
     /// The next payload of this hook.
@@ -75,6 +77,7 @@ impl fmt::Display for Asked {
             Self::Child(_) => "a child",
             Self::Instance => "the wait for another instance",
             Self::Send(_) => "an event for another instance",
+            Self::Resume(_) => "a payload for the hook of another instance",
             Self::Hook(_) => "a hook",
             Self::Payload(_) => "the wait for a payload of a hook",
             Self::Reply(_) => "an answer of a webhook",
@@ -243,6 +246,7 @@ impl Replay {
             | Asked::Hook(_)
             | Asked::Payload(_)
             | Asked::Reply(_)
+            | Asked::Resume(_)
             | Asked::Send(_) => {}
         }
         let made = Made {

@@ -96,6 +96,7 @@ pub(crate) const fn is_due(wait: &OpenWait, at: Timestamp) -> bool {
         | OpenWait::Instance(_)
         | OpenWait::Hook(_)
         | OpenWait::Payload(_)
+        | OpenWait::Resume(_)
         | OpenWait::Send(_) => false,
         OpenWait::Patch | OpenWait::Reply(_) | OpenWait::Rollback { .. } => true,
     }
@@ -208,6 +209,7 @@ fn opened(open: &Open, at: Timestamp, reporter: &Reporter) -> Fact {
         OpenWait::Child(child) => (Wait::Child(child.clone()), Some(reporter.build.clone())),
         OpenWait::Instance(other) => (Wait::Instance(other.clone()), None),
         OpenWait::Send(sending) => (Wait::Send(sending.clone()), Some(reporter.build.clone())),
+        OpenWait::Resume(resuming) => (Wait::Resume(resuming.clone()), Some(reporter.build.clone())),
         OpenWait::Hook(hook) => (Wait::Hook(hook.clone()), None),
         OpenWait::Payload(awaiting) => (Wait::Payload(awaiting.clone()), None),
         OpenWait::Reply(reply) => (Wait::Reply(reply.clone()), None),

@@ -245,6 +245,8 @@ pub struct Rows {
     pub lasts: HashMap<InstanceUid, everstep_protocol::journal::Entry>,
     /// Tokens that somebody owns.
     pub hooks: HashMap<TokenKey, HookRow>,
+    /// Tokens that are free, though a row is left of this owner, which was deleted: whoever claims one replaces it.
+    pub orphans: HashMap<TokenKey, InstanceUid>,
 }
 
 /// Which side rows a batch needs, beside the heads and their leases.

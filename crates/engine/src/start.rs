@@ -167,10 +167,17 @@ pub fn admit(start: &Start, found: Found<'_>, now: Timestamp, longest: Millis) -
     Admission::Created(Box::new(head), Box::new(entry))
 }
 
-/// The token of a start that was admitted, and the row that it replaces, if its owner has only kept it.
-pub(crate) fn claimed(hook: &StartHook, head: &Head, replaced: Option<&HookRow>) -> Vec<Change> {
+/// The token of a start that was admitted, and the row that it replaces: of an owner that has only kept it, or that was deleted.
+pub(crate) fn claimed(
+    hook: &StartHook,
+    head: &Head,
+    kept: Option<&HookRow>,
+    orphan: Option<InstanceUid>,
+) -> Vec<Change> {
     let token = &hook.token;
-    let freed = replaced.map(|row| Change::HookEnd(token.clone(), row.owner, HookEnd::Free));
+    let kept = kept.map(|row| (row.owner, HookEnd::Free));
+    let replaced = kept.or_else(|| Some((orphan?, HookEnd::Own)));
+    let freed = replaced.map(|(owner, end)| Change::HookEnd(token.clone(), owner, end));
     let row = HookRow {
         owner: head.uid,
         name: name_of(head),
@@ -182,6 +189,7 @@ pub(crate) fn claimed(hook: &StartHook, head: &Head, replaced: Option<&HookRow>)
         schema: hook.schema.clone(),
         metadata: hook.metadata.clone(),
         from: None,
+        unheard: false,
     };
     freed.into_iter().chain([Change::Hook(token.clone(), row)]).collect()
 }

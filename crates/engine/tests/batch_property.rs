@@ -12,7 +12,8 @@ use everstep_engine::{
 use everstep_protocol::{
     Attempt, Call, CallHash, CallKind, Epoch, InstanceUid, Millis, Namespace, Policy, Position, SessionId,
     Timestamp,
-    journal::{Attempted, Child, End, Fact, Sending},
+    hook::StartHook,
+    journal::{Attempted, Child, End, Fact, Resuming, Sending},
     limits::Limits,
     message::{AttemptEnd, AttemptOutcome, OpenWait, Report, Then},
     policy::Limit,
@@ -33,6 +34,15 @@ fn choices() -> impl Strategy<Value = Vec<Vec<Choice>>> {
     let choice =
         (0..34u8, any::<u8>(), any::<u8>(), any::<u8>()).prop_map(|(kind, a, b, c)| Choice { kind, a, b, c });
     prop::collection::vec(prop::collection::vec(choice, 1..6), 1..40)
+}
+
+fn start_hook() -> StartHook {
+    StartHook::new("t".parse().expect("a valid token"))
+}
+
+fn resuming() -> Resuming {
+    let StartHook { token, .. } = start_hook();
+    Resuming { token, payload: json("0"), fingerprint: fingerprint(0) }
 }
 
 fn session(n: u8) -> SessionId {
@@ -195,9 +205,8 @@ impl World {
             });
         }
         if c & 4 != 0 {
-            let types = |names: &[&str]| names.iter().map(|name| support::kind(name)).collect();
             let event = |names: &[&str], key: Option<&str>, timeout| OpenWait::Event {
-                types: types(names),
+                types: names.iter().map(|name| support::kind(name)).collect(),
                 key: key.map(|key| everstep_protocol::EventKey::new(key).expect("a valid key")),
                 timeout: Millis(timeout),
             };
@@ -206,6 +215,7 @@ impl World {
                 8 | 9 => OpenWait::Child(Child {
                     detached: c > 200,
                     only_started: c % 3 == 1,
+                    hook: (c % 5 == 1).then(start_hook),
                     ..child(&format!("c{}", b / 16 % 4))
                 }),
                 10 => OpenWait::Instance(other(&id)),
@@ -217,6 +227,7 @@ impl World {
                     payload: json("0"),
                     fingerprint: fingerprint(0),
                 }),
+                13 => OpenWait::Resume(resuming()),
                 3 => event(&["a"], None, u64::from(c % 3)),
                 4 => event(&["a", "b"], None, 5),
                 5 => event(&["b"], Some("k"), 5),
@@ -240,6 +251,7 @@ impl World {
                 OpenWait::Child(_) => CallKind::Child,
                 OpenWait::Instance(_) => CallKind::Instance,
                 OpenWait::Send(_) => CallKind::Send,
+                OpenWait::Resume(_) => CallKind::Resume,
                 OpenWait::Hook(_) => CallKind::Hook,
                 OpenWait::Payload(_) => CallKind::Payload,
                 OpenWait::Reply(_) => CallKind::Reply,

@@ -48,6 +48,7 @@ fn payload(text: &str, hook: HookId, id: &str, value: u8) -> What {
     What::Payload(SentPayload {
         token: token(text),
         hook,
+        app_id: String::new(),
         id: id.to_owned(),
         payload: json(&value.to_string()),
         fingerprint: fingerprint(value),
@@ -722,7 +723,7 @@ fn h51_w22_a_late_answer_to_a_claim_costs_the_next_run_no_hook() {
 }
 
 #[test]
-fn h40_w22_a_late_answer_to_a_claim_takes_nothing_from_the_hook_that_was_given_since() {
+fn h40_h70_w22_a_late_answer_to_a_claim_takes_nothing_from_the_hook_that_was_given_since() {
     let (mut store, _) = taking(false);
     tell(&mut store, 2, What::Restart { operation: "o".to_owned(), prepared: None });
     let first = store.delivery(1, &store.tables.mailbox[&1].clone(), &mut std::iter::empty());
@@ -731,8 +732,10 @@ fn h40_w22_a_late_answer_to_a_claim_takes_nothing_from_the_hook_that_was_given_s
     report_of(&mut store, 2, |report| report.opened.push(creates(1, registration("t"))));
     let given = HookOutcome::Owned { hook: at(1, 2), from: Some(owner("a")) };
     assert_eq!(outcomes(&store, 2), [given]);
+    let from = |store: &Store| store.tables.hooks[&key("t")].from.clone();
+    assert_eq!(from(&store), Some(owner("a")), "H70: it is still told from whom it was taken");
     store.carry(std::iter::empty());
-    assert_eq!(owner_of(&store, "t"), Some(uid(2)));
+    assert_eq!((owner_of(&store, "t"), from(&store)), (Some(uid(2)), Some(owner("a"))));
     report_of(&mut store, 2, ends);
     assert_eq!(owner_of(&store, "t"), None, "its end frees it");
 }
@@ -752,6 +755,72 @@ fn w22_an_answer_that_finds_its_claimant_deleted_takes_nothing_from_whoever_clai
     let back = Input::Undelivered(Box::new(letter), everstep_engine::letter::gone());
     let start = Input::Start(Box::new(hooked(9, "e", "t")));
     assert_eq!(store.batch(&[start, back]).answers(), [Answer::Created, Answer::NotFound]);
+    assert_eq!(owner_of(&store, "t"), Some(uid(9)));
+}
+
+/// Instance 2 was deleted before its claim was heard of: the row is nobody's, and the answer that says so is under way.
+fn orphaned() -> Store {
+    let (mut store, _) = taking(false);
+    tell(&mut store, 2, What::Delete { operation: "d".to_owned(), terminate: true });
+    let first = store.delivery(1, &store.tables.mailbox[&1].clone(), &mut std::iter::empty());
+    store.batch(&[first]);
+    assert_eq!(owner_of(&store, "t"), Some(uid(2)));
+    store
+}
+
+#[test]
+fn h32_h55_a_token_whose_claimant_was_deleted_is_free_and_its_late_answer_harms_nobody() {
+    let mut store = orphaned();
+    assert_eq!(store.start(hooked(9, "e", "t")).answer(), Answer::Created);
+    assert_eq!(store.start(hooked(10, "f", "t")).answer(), held_by("e"));
+    store.carry(std::iter::empty());
+    assert_eq!(owner_of(&store, "t"), Some(uid(9)));
+    for asked in [registration("t"), forced("t")] {
+        let mut store = orphaned();
+        report_of(&mut store, 3, |report| report.opened.push(creates(1, asked)));
+        assert_eq!(outcomes(&store, 3), [owned(at(1, 2))]);
+        store.carry(std::iter::empty());
+        assert_eq!(owner_of(&store, "t"), Some(uid(3)));
+    }
+    // One letter to the owner that was, and one that nobody can take: each may be in the batch of the next claim.
+    let mut store = orphaned();
+    let (number, letter) = store.tables.mailbox.pop_first().unwrap();
+    store.tables.mailbox.insert(number, letter.clone());
+    let Input::On { what: What::Letter(letter), .. } =
+        store.delivery(number, &letter, &mut std::iter::empty())
+    else {
+        panic!("it is for an instance")
+    };
+    let back = Input::Undelivered(Box::new(letter), everstep_engine::letter::gone());
+    let start = Input::Start(Box::new(hooked(9, "e", "t")));
+    let mut other = store.clone();
+    assert_eq!(store.batch(&[start.clone(), back.clone()]).answers(), [Answer::Created, Answer::NotFound]);
+    assert_eq!(other.batch(&[back, start]).answers(), [Answer::NotFound, Answer::Created]);
+    assert_eq!((owner_of(&store, "t"), owner_of(&other, "t")), (Some(uid(9)), Some(uid(9))));
+}
+
+/// The rows of a deleted instance go last: whoever claims its token in the same batch has to replace its row.
+#[test]
+fn h55_a_start_in_the_batch_in_which_the_owner_is_deleted_gets_its_token() {
+    for ends_first in [false, true] {
+        let mut store = Store::default();
+        store.start(kept(1, "i", "t", DAY));
+        if ends_first {
+            claim(&mut store, 1);
+            store.report(ends);
+        }
+        let delete = on(uid(1), What::Delete { operation: "d".to_owned(), terminate: true });
+        let start = Input::Start(Box::new(hooked(9, "e", "t")));
+        assert_eq!(store.batch(&[delete, start]).answers(), [Answer::Done, Answer::Created]);
+        assert_eq!(owner_of(&store, "t"), Some(uid(9)));
+    }
+    // It had the token only since this very batch, from one that is open still.
+    let (mut store, _) = taking(false);
+    let moves = store.delivery(1, &store.tables.mailbox[&1].clone(), &mut std::iter::empty());
+    let delete = on(uid(2), What::Delete { operation: "d".to_owned(), terminate: true });
+    let start = Input::Start(Box::new(hooked(9, "e", "t")));
+    assert_eq!(store.batch(&[moves, delete, start]).answers()[2], Answer::Created);
+    store.carry(std::iter::empty());
     assert_eq!(owner_of(&store, "t"), Some(uid(9)));
 }
 

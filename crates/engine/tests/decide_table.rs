@@ -281,6 +281,7 @@ fn inputs() -> Vec<What> {
         What::Payload(SentPayload {
             token: awaiting().token,
             hook: awaiting().hook,
+            app_id: String::new(),
             id: "r".to_owned(),
             payload: json("1"),
             fingerprint: fingerprint(1),

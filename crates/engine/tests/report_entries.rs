@@ -61,6 +61,7 @@ fn opened() -> impl Strategy<Value = Vec<Open>> {
             OpenWait::Child(_) => call(CallKind::Child, name, 1),
             OpenWait::Instance(_) => call(CallKind::Instance, name, 1),
             OpenWait::Send(_) => call(CallKind::Send, name, 1),
+            OpenWait::Resume(_) => call(CallKind::Resume, name, 1),
             OpenWait::Hook(_) => call(CallKind::Hook, name, 1),
             OpenWait::Payload(_) => call(CallKind::Payload, name, 1),
             OpenWait::Reply(_) => call(CallKind::Reply, name, 1),

@@ -36,12 +36,14 @@ pub enum CallKind {
     Payload,
     /// What a webhook answers.
     Reply,
+    /// A payload for the hook of another instance.
+    Resume,
 }
 
 crate::every! {
     /// Every kind.
     pub CallKind: Step, Sleep, Event, Hook, Child, Action, Compensation, Patch, Instance, Send, Rollback, Payload,
-    Reply
+    Reply, Resume
 }
 
 impl CallKind {
@@ -62,6 +64,7 @@ impl CallKind {
             Self::Rollback => "rollback",
             Self::Payload => "payload",
             Self::Reply => "reply",
+            Self::Resume => "resume",
         }
     }
 }

@@ -13,6 +13,10 @@ use crate::{Millis, Payload, Position, Run, Timestamp, Token, payload::PayloadEr
 
 /// The name of the error of an await whose hook another instance has taken.
 pub const HOOK_TAKEN: &str = "HookTaken";
+/// The name of the error of an await, or of the start of a child, whose token another instance has.
+pub const HOOK_CONFLICT: &str = "HookConflict";
+/// The name of the failure of a resume that found nobody.
+pub const HOOK_NOT_FOUND: &str = "HookNotFound";
 /// The name of the error of an await whose hook was let go of.
 pub const HOOK_DISPOSED: &str = "HookDisposed";
 

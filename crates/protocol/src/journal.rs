@@ -8,7 +8,7 @@ mod saga;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    hooks::{Awaiting, HookOutcome, Received, Registered, Reply, TakenOver},
+    hooks::{Awaiting, HookOutcome, Received, Registered, Reply, Resuming, TakenOver},
     ledger::{Choice, Intended, NotAQuestionId, QuestionId, Resolved, Withdrawn},
     parked::{ParkCode, Parked},
     saga::{COMPENSATIONS_LISTED, Compensated, Compensating, Marks, Reusable, Rollback, Undone, UndoneEnd},
@@ -16,7 +16,8 @@ pub use self::{
 use crate::{
     Attempt, Attribute, BuildName, Call, CallHash, Epoch, EventKey, EventType, Failure, Fingerprint,
     FunctionName, Generation, InstanceId, Millis, Payload, Policy, Pool, Position, SessionId, StepKey,
-    Timestamp, Token, WorkflowName, hook::Registration,
+    Timestamp, Token, WorkflowName,
+    hook::{Registration, StartHook},
 };
 
 /// One entry of a journal.
@@ -237,6 +238,8 @@ pub enum Wait {
     Payload(Awaiting),
     /// For nothing: the request of a webhook is answered (rule H58).
     Reply(Reply),
+    /// Until whoever has a token has accepted a payload, or nobody has it (rule H45).
+    Resume(Resuming),
 }
 
 /// An instance that another one starts (rule P36). It is in the namespace of its parent.
@@ -256,6 +259,9 @@ pub struct Child {
     /// The call ends as soon as the child has started.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub only_started: bool,
+    /// The token that it claims by its start (rule H28).
+    #[serde(default, rename = "start_hook", skip_serializing_if = "Option::is_none")]
+    pub hook: Option<StartHook>,
 }
 
 /// Another instance, of the same namespace.
@@ -535,8 +541,12 @@ impl Fact {
                 Wait::Hook(hook) => hook.bytes(),
                 Wait::Reply(reply) => reply.response.bytes(),
                 Wait::Remote(remote) => remote.input.len(),
-                Wait::Child(child) => child.input.len(),
+                Wait::Child(child) => {
+                    let metadata = child.hook.as_ref().and_then(|hook| hook.metadata.as_ref());
+                    child.input.len() + metadata.map_or(0, Payload::len)
+                }
                 Wait::Send(sending) => sending.payload.len(),
+                Wait::Resume(resuming) => resuming.payload.len(),
             },
             Self::Returned(returned) => match &returned.outcome {
                 Outcome::Succeeded(output) => output.len(),

@@ -12,8 +12,8 @@ use crate::{
     SessionId, StepKey, Timestamp, Token, WorkflowName,
     hook::Registration,
     journal::{
-        Awaiting, Child, Closed, Compensated, End, Entry, Marks, Other, Parked, Remote, Reply, Sending,
-        Withdrawn,
+        Awaiting, Child, Closed, Compensated, End, Entry, Marks, Other, Parked, Remote, Reply, Resuming,
+        Sending, Withdrawn,
     },
     limits::Limits,
 };
@@ -340,6 +340,8 @@ pub enum OpenWait {
     Payload(Awaiting),
     /// For nothing: the request of a webhook is answered.
     Reply(Reply),
+    /// For the answer to a payload for the hook of another instance.
+    Resume(Resuming),
     /// For nothing: the body is over and its compensations begin, and its entry says so (rule P38).
     Rollback {
         /// What the body ended with; none if somebody asked for the rollback.

@@ -108,6 +108,7 @@ mod pending;
 mod plan;
 mod remote;
 mod remote_all;
+mod resume;
 mod sleep;
 mod step;
 
@@ -125,5 +126,6 @@ pub(crate) use plan::Recorded;
 pub use plan::{Plan, PlanCall, Planned};
 pub use remote::RemoteCall;
 pub use remote_all::RemoteCalls;
+pub use resume::ResumeCall;
 pub use sleep::{IntoTimestamp, Sleep};
 pub use step::StepCall;

@@ -60,7 +60,9 @@ pub use crate::step::{CancelHandle, ProgressSink, StepInfo};
 pub use crate::workflow::Workflow;
 pub use body::begin;
 pub use everstep_protocol::Payload;
-pub use spec::{ChildSpec, DelayFn, EventSpec, Made, RemoteSpec, SendSpec, Spec, StepFn, StepSpec};
+pub use spec::{
+    ChildSpec, DelayFn, EventSpec, Made, RemoteSpec, ResumeSpec, SendSpec, Spec, StepFn, StepSpec,
+};
 
 pub(crate) use body::{LookFn, look_first, look_fn, step_fn};
 pub(crate) use hooks::{Created, Standing};

@@ -53,8 +53,8 @@ pub use attributes::IntoAttribute;
 pub use call::{
     ChildCall, ConflictCall, Disposal, Event, EventCall, EventsCall, Hook, HookCall, HookConflict, HookTaken,
     Instance, IntoRetention, IntoTimestamp, NextPayload, NextRequest, Owner, Patched, Payloads, Plan,
-    PlanCall, Planned, RemoteCall, RemoteCalls, RespondCall, ResultCall, SendCall, Sleep, Starting, StepCall,
-    Webhook, WebhookCall, WebhookRequest, WebhookResponse,
+    PlanCall, Planned, RemoteCall, RemoteCalls, RespondCall, ResultCall, ResumeCall, SendCall, Sleep,
+    Starting, StepCall, Webhook, WebhookCall, WebhookRequest, WebhookResponse,
 };
 pub use definition::WorkflowRef;
 pub use error::Error;

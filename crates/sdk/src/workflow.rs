@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::attributes::shown_state;
 use crate::call::{
     ChildCall, EventCall, EventsCall, HookCall, Instance, IntoTimestamp, Patched, Pending, PlanCall,
-    Recorded, RemoteCall, RemoteCalls, Sleep, StepCall, TYPES_MAX,
+    Recorded, RemoteCall, RemoteCalls, ResumeCall, Sleep, StepCall, TYPES_MAX,
 };
 use crate::host::{Shared, Spec, step_fn};
 use crate::random::{self, Random};
@@ -337,6 +337,32 @@ impl Workflow {
     ) -> ChildCall<Out> {
         let (pending, input) = self.call_of(CallKind::Child, name.as_ref(), input);
         ChildCall::new(pending, workflow.workflow_name(), input)
+    }
+
+    /// Resumes the hook of whoever has this token with a payload: the instance that has accepted it, or none if nobody has the token
+    /// whom a payload could reach, and then nothing was kept (rules H45 to H50). The name is the call's, as of a step. It arrives once,
+    /// whoever carries it, also when this instance is run again; which token and payload it was is recorded.
+    ///
+    /// ```
+    /// # use everstep_sdk::{Error, Workflow};
+    /// # async fn body(cx: Workflow, order: u64) -> Result<(), Error> {
+    /// match cx.resume_hook("tell", format!("order:{order}"), "5 Elm Street").await? {
+    ///     Some(owner) => cx.publish(&format!("{} has it", owner.id()))?,
+    ///     None => return Err(Error::permanent("nobody does this order")),
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// Errors have the name `MailboxFull`, or `EventIdTaken` where an earlier run has sent the same owner something else by the same
+    /// call; or they say what is wrong with token or payload.
+    pub fn resume_hook(
+        &self,
+        name: impl AsRef<str>,
+        token: impl AsRef<str>,
+        payload: impl Serialize,
+    ) -> ResumeCall {
+        let (pending, payload) = self.call_of(CallKind::Resume, name.as_ref(), payload);
+        ResumeCall::new(pending, token.as_ref(), payload)
     }
 
     /// Another instance of the same namespace: to wait for its end, or to send it an event.

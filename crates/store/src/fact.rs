@@ -48,6 +48,7 @@ const fn main(fact: &Fact) -> Option<&Payload> {
             Wait::Remote(remote) => Some(&remote.input),
             Wait::Child(child) => Some(&child.input),
             Wait::Send(sending) => Some(&sending.payload),
+            Wait::Resume(resuming) => Some(&resuming.payload),
             Wait::Sleep { .. }
             | Wait::Event { .. }
             | Wait::Instance(_)
@@ -97,6 +98,7 @@ const fn main_mut(fact: &mut Fact) -> Option<&mut Payload> {
             Wait::Remote(remote) => Some(&mut remote.input),
             Wait::Child(child) => Some(&mut child.input),
             Wait::Send(sending) => Some(&mut sending.payload),
+            Wait::Resume(resuming) => Some(&mut resuming.payload),
             Wait::Sleep { .. }
             | Wait::Event { .. }
             | Wait::Instance(_)

@@ -97,6 +97,10 @@ suites! {
         h21_h37_h52_a_body_creates_and_lets_go,
         h58_an_answer_is_kept_with_its_request_and_the_first_one_stays,
         h59_h70_a_token_is_moved_by_its_owner,
+        h32_h55_a_token_whose_claimant_was_deleted_is_free,
+        h66_a_crash_between_claim_and_wake_heals,
+        h60_a_takeover_ends_every_await,
+        h45_w22_a_letter_to_whoever_has_a_token_is_kept_and_taken,
         p31_a_restart_takes_back_what_is_kept,
     },
     letters::{

@@ -313,7 +313,7 @@ INSERT INTO mailbox (written_at, caller, run, kind, call, namespace, workflow, n
 INSERT INTO child SELECT id, 1, false, false, decode(repeat('03', 16), 'hex'), namespace, workflow, name FROM instance;
 INSERT INTO parent SELECT id, id, 1, 1, false, decode(repeat('03', 16), 'hex'), workflow, name FROM instance;
 INSERT INTO watcher SELECT id, id, 1, decode(repeat('03', 16), 'hex') FROM instance;
-INSERT INTO hook (instance, since, position, run, ended, namespace, token)
-    SELECT id, 1, 0, 0, false, namespace, name FROM instance;
+INSERT INTO hook (instance, since, position, run, ended, unheard, namespace, token)
+    SELECT id, 1, 0, 0, false, false, namespace, name FROM instance;
 INSERT INTO outbox SELECT id, created_at, 1, 'k', 'm', '{}' FROM instance;
 ";

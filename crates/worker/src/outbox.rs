@@ -148,10 +148,14 @@ fn open_bytes(open: &Open) -> usize {
     let input = match &open.wait {
         OpenWait::Remote(remote) => remote.input.len(),
         OpenWait::Event { types, .. } => types.iter().map(|kind| kind.as_str().len()).sum(),
-        OpenWait::Child(child) => child.input.len(),
+        OpenWait::Child(child) => {
+            let metadata = child.hook.as_ref().map(|hook| hook.metadata.as_ref().map_or(0, Payload::len));
+            child.input.len() + metadata.map_or(0, |bytes| 1024 + bytes)
+        }
         OpenWait::Send(sending) => sending.payload.len(),
         OpenWait::Hook(hook) => 1024 + hook.bytes(),
         OpenWait::Reply(reply) => 1024 + reply.response.bytes(),
+        OpenWait::Resume(resuming) => 1024 + resuming.payload.len(),
         OpenWait::Payload(_) => 1024,
         OpenWait::Sleep(_) | OpenWait::SleepUntil(_) | OpenWait::Patch | OpenWait::Instance(_) => 0,
         OpenWait::Rollback { failure, .. } => failure.as_ref().map_or(0, failure_bytes),

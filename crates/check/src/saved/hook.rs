@@ -2,7 +2,7 @@
 
 use everstep_protocol::{
     HookId, Position,
-    hook::{HookRetention, Registration},
+    hook::{HookRetention, Registration, StartHook},
     journal::{Awaiting, Fact, HookOutcome, Opened, Received, Registered, Reply, TakenOver, Wait},
 };
 
@@ -13,6 +13,24 @@ use super::{
 };
 
 impl Line {
+    /// What a child claims by its start.
+    pub(super) fn of_start_hook(self, hook: Option<&StartHook>) -> Self {
+        let Some(hook) = hook else { return self };
+        Self {
+            token: Some(hook.token.clone()),
+            retention: hook.retention.map(|retention| retention.to_string()),
+            payload: hook.metadata.as_ref().map(raw),
+            ..self
+        }
+    }
+
+    pub(super) fn start_hook(&self) -> Result<Option<StartHook>, String> {
+        let Some(token) = self.token.clone() else { return Ok(None) };
+        let retention = self.retention.as_deref().map(HookRetention::parse).transpose()?;
+        let metadata = self.payload.as_deref().map(payload).transpose()?;
+        Ok(Some(StartHook { token, retention, metadata, schema: None }))
+    }
+
     pub(super) fn of_created(self, hook: &Registration) -> Self {
         Self {
             wait: Some("hook".to_owned()),

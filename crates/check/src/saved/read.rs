@@ -4,7 +4,7 @@ use everstep_protocol::{
     Attempt, Failure, Fingerprint, Generation, Payload, Position, Timestamp,
     journal::{
         Attempted, Cancelled, Child, Closed, Delivered, End, Entry, Fact, Lost, Marks, Opened, Other,
-        Outcome, Parked, Patched, Remote, Returned, Sending, Started, Wait,
+        Outcome, Parked, Patched, Remote, Resuming, Returned, Sending, Started, Wait,
     },
 };
 use serde_json::value::RawValue;
@@ -139,6 +139,7 @@ impl Line {
                 look: self.look_first,
             }),
             "child" => {
+                let hook = self.start_hook()?;
                 let Other { workflow, id } = need("instance", self.instance)?;
                 Wait::Child(Child {
                     workflow,
@@ -147,6 +148,7 @@ impl Line {
                     fingerprint: fingerprint(self.fingerprint)?,
                     detached: self.detached.unwrap_or(false),
                     only_started: self.only_started.unwrap_or(false),
+                    hook,
                 })
             }
             "hook" | "payload" | "reply" => return self.opened_hook(),
@@ -155,6 +157,11 @@ impl Line {
                 to: need("instance", self.instance)?,
                 kind: need("types", need("types", self.types)?.pop())?,
                 key: self.event_key,
+                payload: payload(&need("payload", self.payload)?)?,
+                fingerprint: fingerprint(self.fingerprint)?,
+            }),
+            "resume" => Wait::Resume(Resuming {
+                token: need("token", self.token)?,
                 payload: payload(&need("payload", self.payload)?)?,
                 fingerprint: fingerprint(self.fingerprint)?,
             }),

@@ -132,6 +132,13 @@ impl Line {
                 fingerprint: Some(child.fingerprint.to_string()),
                 detached: Some(child.detached),
                 only_started: Some(child.only_started),
+                ..line.of_start_hook(child.hook.as_ref())
+            },
+            Wait::Resume(resuming) => Self {
+                wait: Some("resume".to_owned()),
+                token: Some(resuming.token.clone()),
+                payload: Some(raw(&resuming.payload)),
+                fingerprint: Some(resuming.fingerprint.to_string()),
                 ..line
             },
             Wait::Hook(hook) => line.of_created(hook),

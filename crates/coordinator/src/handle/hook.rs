@@ -54,6 +54,8 @@ pub enum Resumed {
 pub(super) struct Sender<'a> {
     pub(super) namespace: &'a Namespace,
     pub(super) token: &'a Token,
+    /// Who numbers its resumes by itself; empty for who does not.
+    pub(super) app_id: &'a str,
     pub(super) id: &'a str,
 }
 
@@ -66,7 +68,7 @@ pub(super) struct Sent {
 }
 
 /// What became of what was sent.
-pub(super) enum Delivered<E> {
+pub(crate) enum Delivered<E> {
     /// It is kept, now or before.
     Accepted { owner: Other, instance: InstanceUid, webhook: Option<Webhook> },
     /// It is not, for what the hook itself says.
@@ -80,10 +82,19 @@ impl Handle {
     ///
     /// Errors: [`Error::Unknown`] when the decision did not come in time; repeating with the same id is safe.
     pub async fn resume_hook(&self, request: ResumeRequest) -> Result<Resumed, Error> {
+        self.resume_hook_of("", request).await
+    }
+
+    /// The same of an application that numbers its resumes by itself: two that count alike are apart.
+    pub(crate) async fn resume_hook_of(
+        &self,
+        app_id: &str,
+        request: ResumeRequest,
+    ) -> Result<Resumed, Error> {
         let ResumeRequest { namespace, token, id, payload } = request;
         check_payload(&payload, self.limits().event_bytes).map_err(|error| refused(&error))?;
         let fingerprint = Fingerprint::of(&payload).map_err(|error| refused(&error))?;
-        let sender = Sender { namespace: &namespace, token: &token, id: &id };
+        let sender = Sender { namespace: &namespace, token: &token, app_id, id: &id };
         let sent = || Sent { payload: payload.clone(), fingerprint, checked: payload.clone() };
         match self.deliver(&sender, |_| Ok::<_, Resumed>(sent())).await? {
             Delivered::Accepted { owner, .. } => Ok(Resumed::Accepted { owner }),
@@ -107,8 +118,8 @@ impl Handle {
                 Ok(sent) => sent,
                 Err(unsent) => return Ok(Delivered::Unsent(unsent)),
             };
-            let (token, id) = (sender.token.clone(), sender.id.to_owned());
-            let sent = SentPayload { token, hook: hook.id, id, payload, fingerprint };
+            let (token, app_id, id) = (sender.token.clone(), sender.app_id.to_owned(), sender.id.to_owned());
+            let sent = SentPayload { token, hook: hook.id, app_id, id, payload, fingerprint };
             // What came again since the token was taken over may be known to whom it was taken from.
             if let Some(from) = &hook.from
                 && let Some(known) = self.known_before(sender.namespace, from, &sent).await?
@@ -132,7 +143,8 @@ impl Handle {
         Ok(Delivered::Refused(Resumed::Moved))
     }
 
-    async fn known_before<E>(
+    /// What the instance before the owner says, if it knows the payload.
+    pub(crate) async fn known_before<E>(
         &self,
         namespace: &Namespace,
         from: &Other,
@@ -153,4 +165,82 @@ impl Handle {
 pub(super) fn refused(reason: &dyn std::fmt::Display) -> Error {
     let kind = everstep_store::ErrorKind::Refused;
     Error::Store(everstep_store::Error::new(kind, "check a payload", reason.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    //! Proves where a resume goes whose token moves while it is under way. Not: what the owner makes of it; see the engine's tests.
+    use everstep_protocol::InstanceUid;
+
+    use super::*;
+    use crate::rehearsal::Rehearsal;
+
+    fn request(id: &str) -> ResumeRequest {
+        ResumeRequest {
+            namespace: Namespace::default(),
+            token: "t".parse().expect("a token"),
+            id: id.to_owned(),
+            payload: Payload::null(),
+        }
+    }
+
+    /// Resumes, and gives each input its turn as it comes, after `before`, which says what comes between. Answers also whom was asked.
+    async fn resumed(
+        coordinator: &mut Rehearsal,
+        id: &str,
+        mut before: impl AsyncFnMut(&Rehearsal),
+    ) -> (Resumed, Vec<InstanceUid>) {
+        let handle = coordinator.handle();
+        let request = request(id);
+        let mut asking = tokio::spawn(async move { handle.resume_hook(request).await });
+        let mut asked = Vec::new();
+        loop {
+            tokio::select! {
+                resumed = &mut asking => return (resumed.expect("it ends").expect("it is decided"), asked),
+                arrival = coordinator.ends.arrivals.recv() => {
+                    let arrival = arrival.expect("the sender lives as long");
+                    asked.extend(arrival.input.instance());
+                    before(coordinator).await;
+                    coordinator.turn(arrival).await;
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn h63_a_resume_that_looked_the_owner_up_before_a_takeover_goes_to_the_claimant_once() {
+        let mut coordinator = Rehearsal::new();
+        let (old, new) = (coordinator.start("old", Some("t")).await, coordinator.start("new", None).await);
+        let mut moved = false;
+        let (resumed_by, asked) = resumed(&mut coordinator, "r-1", async |coordinator| {
+            if !std::mem::replace(&mut moved, true) {
+                coordinator.take_over("t", (old, "old"), new).await;
+            }
+        })
+        .await;
+        assert!(
+            matches!(&resumed_by, Resumed::Accepted { owner, .. } if owner.id.as_str() == "new"),
+            "{resumed_by:?}"
+        );
+        // Looked up before; whether the one before knows it; and the claimant.
+        assert_eq!(asked, [old, old, new]);
+        assert_eq!((coordinator.head(old).await.events, coordinator.head(new).await.events), (0, 1));
+        // What is sent again is the same.
+        let (again, _) = resumed(&mut coordinator, "r-1", async |_| {}).await;
+        assert!(matches!(again, Resumed::Accepted { .. }), "{again:?}");
+        assert_eq!(coordinator.head(new).await.events, 1);
+    }
+
+    /// What the owner before has accepted it knows, and nobody gets it again.
+    #[tokio::test]
+    async fn h48_h63_a_resume_that_is_sent_again_after_a_takeover_is_known_to_the_owner_before() {
+        let mut coordinator = Rehearsal::new();
+        let (old, new) = (coordinator.start("old", Some("t")).await, coordinator.start("new", None).await);
+        assert_eq!(resumed(&mut coordinator, "r-1", async |_| {}).await.1, [old]);
+        coordinator.take_over("t", (old, "old"), new).await;
+        let (again, asked) = resumed(&mut coordinator, "r-1", async |_| {}).await;
+        assert!(matches!(again, Resumed::Accepted { owner, .. } if owner.id.as_str() == "old"));
+        assert_eq!(asked, [old]);
+        assert_eq!((coordinator.head(old).await.events, coordinator.head(new).await.events), (1, 0));
+    }
 }

@@ -84,7 +84,7 @@ impl Handle {
     ///
     /// Errors: [`Error::Unknown`] when the decision did not come in time; repeating with the same id is safe.
     pub async fn webhook(&self, call: &WebhookCall) -> Result<WebhookAnswer, Error> {
-        let sender = Sender { namespace: &call.namespace, token: &call.token, id: &call.id };
+        let sender = Sender { namespace: &call.namespace, token: &call.token, app_id: "", id: &call.id };
         let limit = self.limits().event_bytes;
         let make = |hook: &HookRow| {
             let webhook = hook.webhook.as_ref().ok_or(Unsent::NoWebhook)?;

@@ -422,6 +422,16 @@ impl EntryView {
                 input: Some(raw(&child.input)),
                 detached: Some(child.detached),
                 only_started: Some(child.only_started),
+                token: child.hook.as_ref().map(|hook| hook.token.to_string()),
+                retention: child.hook.as_ref().and_then(|hook| Some(hook.retention?.to_string())),
+                payload: child.hook.as_ref().and_then(|hook| hook.metadata.as_ref()).map(raw),
+                ..opening
+            },
+            Wait::Resume(resuming) => Self {
+                wait: Some("resume"),
+                token: Some(resuming.token.to_string()),
+                fingerprint: Some(resuming.fingerprint.to_string()),
+                payload: Some(raw(&resuming.payload)),
                 ..opening
             },
             Wait::Hook(hook) => Self {

@@ -89,13 +89,15 @@ pub(super) fn reason(view: &InstanceView) -> Option<Reason> {
 const fn wait_word(wait: &WaitView) -> &'static str {
     match (wait.kind, wait.call.kind) {
         (WaitKind::Instance, CallKind::Child) => "child",
+        // Whoever has the token is not known before it has answered.
+        (WaitKind::Instance, CallKind::Resume) => "hook",
         (kind, _) => kind.word(),
     }
 }
 
 /// The other instance that is waited for. A child is known by its call; the others stand in the call's name.
 fn other(wait: &WaitView, view: &InstanceView) -> Option<InstanceName> {
-    if wait.kind != WaitKind::Instance {
+    if wait.kind != WaitKind::Instance || wait.call.kind == CallKind::Resume {
         return None;
     }
     let child = view.children.iter().find(|child| child.run == view.run && child.call == wait.call.hash());

@@ -370,6 +370,7 @@ mod tests {
             of(CallKind::Child, "box"),
             of(CallKind::Instance, "pack/p-2"),
             of(CallKind::Send, "pack/p-3 ready now"),
+            of(CallKind::Resume, "tell/p-4 of it"),
         ];
         let child = ChildView {
             call: waiting[0].call.hash(),
@@ -395,8 +396,10 @@ mod tests {
         assert_eq!(shown["reason"]["kind"], "child");
         let waits: Vec<_> = shown["waits"].as_array().unwrap().iter().collect();
         let kinds: Vec<_> = waits.iter().map(|wait| wait["kind"].as_str().unwrap()).collect();
-        assert_eq!(kinds, ["child", "instance", "instance"]);
-        let ids: Vec<_> = waits.iter().map(|wait| wait["instance"]["id"].as_str().unwrap()).collect();
+        assert_eq!(kinds, ["child", "instance", "instance", "hook"]);
+        // Whoever has the token is not known before it has answered, whatever the call's name looks like.
+        assert_eq!(waits[3]["instance"], Value::Null);
+        let ids: Vec<_> = waits[..3].iter().map(|wait| wait["instance"]["id"].as_str().unwrap()).collect();
         assert_eq!(ids, ["p-1", "p-2", "p-3"]);
         assert_eq!(shown["parent"], json!({"workflow": "pack", "id": "p-0"}));
         assert_eq!(

@@ -83,7 +83,8 @@ struct Checked {
 /// What is sent to whom.
 enum To {
     Instance(NameKey, SentEvent),
-    Hook(ResumeRequest),
+    /// With the application id of the message, by which its id is apart from those of others (rule H48).
+    Hook(String, ResumeRequest),
 }
 
 /// Whom messages go to in their order.
@@ -97,7 +98,7 @@ impl Checked {
     fn addressee(&self) -> Addressee {
         match &self.to {
             To::Instance(name, _) => Addressee::Instance(name.clone()),
-            To::Hook(request) => Addressee::Hook(request.token.clone()),
+            To::Hook(_, request) => Addressee::Hook(request.token.clone()),
         }
     }
 }
@@ -149,9 +150,9 @@ impl Desk<'_> {
                 }
                 None => Some(waiting),
             },
-            To::Hook(request) => {
-                let request = request.clone();
-                self.resume(request, waiting).await
+            To::Hook(app_id, request) => {
+                let (app_id, request) = (app_id.clone(), request.clone());
+                self.resume(&app_id, request, waiting).await
             }
         }
     }
@@ -172,11 +173,11 @@ impl Desk<'_> {
     }
 
     /// A payload is durable before the next message is looked at, so that they stay in order wherever the token goes.
-    async fn resume(&self, request: ResumeRequest, waiting: Waiting) -> Option<Waiting> {
+    async fn resume(&self, app_id: &str, request: ResumeRequest, waiting: Waiting) -> Option<Waiting> {
         let handle = Handle { shared: Arc::clone(self.shared) };
         // A store that is away, or a token that moves from hand to hand, is no reason to give the message up.
         let resumed = loop {
-            match handle.resume_hook(request.clone()).await {
+            match handle.resume_hook_of(app_id, request.clone()).await {
                 Ok(Resumed::Moved) => tokio::time::sleep(AGAIN).await,
                 Err(error) if error.is_retry_safe() => {
                     tracing::warn!(%error, "a payload of a hook was not decided; it is tried again");
@@ -231,7 +232,7 @@ impl Desk<'_> {
                 reply::NOT_FOUND,
                 format!("there is no instance {id} of workflow {workflow}; the event was not kept"),
             ),
-            To::Hook(_) => (
+            To::Hook(..) => (
                 reply::HOOK_NOT_FOUND,
                 "no open instance has a hook with this token; the payload was not kept".to_owned(),
             ),
@@ -260,7 +261,8 @@ fn check(shared: &Shared, namespace: &Namespace, message: &Message) -> Result<Ch
         SentMessage::Event(event) => event,
         SentMessage::Resume(ResumeMessage { token, payload }) => {
             let (namespace, id) = (namespace.clone(), known_by.message_id);
-            let to = To::Hook(ResumeRequest { namespace, token, id, payload });
+            let request = ResumeRequest { namespace, token, id, payload };
+            let to = To::Hook(known_by.app_id, request);
             return Ok(Checked { to, reply_to });
         }
     };

@@ -5,14 +5,24 @@
 use std::{sync::Arc, time::Duration};
 
 use everstep_engine::{
-    Input, What,
-    letter::{Letter, Said, gone, not_found},
+    Answer, Input, What,
+    hook::SentPayload,
+    letter::{Letter, Said, gone, nobody, not_found, refusal},
     start::{NameKey, Start},
 };
-use everstep_store::Posted;
+use everstep_protocol::{Failure, HookId, InstanceUid, Namespace, journal::Other};
+use everstep_store::{HookView, Posted};
 
 use super::duties::TIMERS;
-use crate::{arrival::Arrival, shared::Shared};
+use crate::{
+    Error,
+    arrival::{Arrival, Told},
+    handle::Handle,
+    shared::Shared,
+};
+
+/// The name of the error of a payload that does not fit the schema of its hook.
+const PAYLOAD_MISFIT: &str = "PayloadMisfit";
 
 /// Letters carried at once.
 const PAGE: u32 = 256;
@@ -51,7 +61,7 @@ async fn sweep(shared: &Arc<Shared>) -> Round {
         };
         let mut answers = Vec::with_capacity(mail.letters.len());
         for posted in mail.letters {
-            let Some(input) = input(shared, posted) else {
+            let Some(input) = addressed(shared, posted).await else {
                 left += 1;
                 continue;
             };
@@ -60,14 +70,67 @@ async fn sweep(shared: &Arc<Shared>) -> Round {
             answers.push(answer);
         }
         for answer in answers {
-            // One that was given up is found again; nothing waits for what could not be done.
-            carried += usize::from(matches!(answer.await, Ok(Ok(_))));
+            match answer.await {
+                // Its token has moved since it was looked up: it goes to whoever has it now (rule H63).
+                Ok(Ok(Told { answer: Answer::Moved, .. })) => (carried, left) = (carried + 1, left + 1),
+                Ok(Ok(_)) => carried += 1,
+                // One that was given up is found again; nothing waits for what could not be done.
+                Ok(Err(_)) | Err(_) => {}
+            }
         }
         match mail.next {
             Some(next) => after = next,
             None => return if left > 0 && carried > 0 { Round::Again } else { Round::Done },
         }
     }
+}
+
+/// What a letter is to whoever takes it; none where it cannot be delivered yet.
+async fn addressed(shared: &Arc<Shared>, posted: Posted) -> Option<Input> {
+    let Posted { letter: Letter { number, caller, said }, .. } = posted;
+    let Said::Resume { namespace, sent } = said else {
+        return input(shared, Posted { letter: Letter { number, caller, said }, ..posted });
+    };
+    let letter = |sent| Letter { number, caller, said: Said::Resume { namespace: namespace.clone(), sent } };
+    match owner(shared, &namespace, &sent).await {
+        Ok(Ok((instance, hook))) => {
+            let letter = letter(SentPayload { hook, ..sent });
+            Some(Input::On { instance, what: What::Letter(letter) })
+        }
+        Ok(Err(failure)) => Some(Input::Undelivered(Box::new(letter(sent)), failure)),
+        Err(error) => {
+            tracing::warn!(%error, "the owner of a token was not looked up; its letter is carried later");
+            None
+        }
+    }
+}
+
+/// Who is to take a payload, and which of its hooks has the token; or why nobody is. A call that is made again by another run of its
+/// instance sends what may be known to the owner before: that one says so (rule H48). What does not fit the hook's schema goes back
+/// (rule H57).
+async fn owner(
+    shared: &Arc<Shared>,
+    namespace: &Namespace,
+    sent: &SentPayload,
+) -> Result<Result<(InstanceUid, HookId), Failure>, Error> {
+    let found = shared.store.hook(namespace, &sent.token).await?;
+    let Some(HookView { hook, .. }) = found.filter(|view| !view.hook.ended) else { return Ok(Err(nobody())) };
+    if let Some(from) = &hook.from {
+        let handle = Handle { shared: Arc::clone(shared) };
+        if handle.known_before::<()>(namespace, from, sent).await?.is_some() {
+            let Other { workflow, id } = from.clone();
+            let name = NameKey { namespace: namespace.clone(), workflow, id };
+            if let Some(before) = shared.store.find(&name).await? {
+                return Ok(Ok((before, hook.id)));
+            }
+        }
+    }
+    if let Some(schema) = &hook.schema
+        && let Err(misfit) = shared.schemas.fit(schema, &sent.payload)
+    {
+        return Ok(Err(refusal(PAYLOAD_MISFIT, misfit.to_string())));
+    }
+    Ok(Ok((hook.owner, hook.id)))
 }
 
 /// What a letter is to whoever takes it; none while its addressee is about to be started by another letter.
@@ -99,8 +162,113 @@ fn start(shared: &Shared, letter: Letter, name: NameKey) -> Input {
         attributes: Vec::new(),
         message: None,
         name,
-        hook: None,
+        hook: child.hook.clone(),
         letter: Some(letter),
     };
     Input::Start(Box::new(start))
+}
+
+#[cfg(test)]
+mod tests {
+    //! Proves to whom a payload of another instance is carried. Not: what becomes of it there; see the engine's tests.
+    use everstep_engine::{
+        Writes,
+        letter::{Address, Caller, NewLetter},
+    };
+    use everstep_protocol::{CallHash, Fingerprint, Payload, Run};
+
+    use super::*;
+    use crate::rehearsal::Rehearsal;
+
+    /// A letter of this instance to whoever has the token.
+    fn letter(sender: InstanceUid) -> NewLetter {
+        let sent = SentPayload {
+            token: "t".parse().expect("a token"),
+            hook: HookId::START,
+            app_id: "everstep".to_owned(),
+            id: "call-1".to_owned(),
+            payload: Payload::null(),
+            fingerprint: Fingerprint::of(&Payload::null()).expect("null has a canonical form"),
+        };
+        let said = Said::Resume { namespace: Namespace::default(), sent };
+        let caller = Caller { uid: sender, run: Run(1), call: CallHash([7; 16]) };
+        NewLetter { to: Address::Token, caller, said }
+    }
+
+    /// Carries what there is; each input gets its turn, after `before`, which says what comes between. Answers whom was asked.
+    async fn carry(
+        coordinator: &mut Rehearsal,
+        mut before: impl AsyncFnMut(&Rehearsal),
+    ) -> Vec<Option<InstanceUid>> {
+        let shared = Arc::clone(&coordinator.shared);
+        let mut carrying = tokio::spawn(async move { while sweep(&shared).await == Round::Again {} });
+        let mut asked = Vec::new();
+        loop {
+            tokio::select! {
+                ended = &mut carrying => {
+                    ended.expect("it ends");
+                    return asked;
+                }
+                arrival = coordinator.ends.arrivals.recv() => {
+                    let arrival = arrival.expect("the sender lives as long");
+                    asked.push(arrival.input.instance());
+                    before(coordinator).await;
+                    coordinator.turn(arrival).await;
+                }
+            }
+        }
+    }
+
+    async fn write(coordinator: &Rehearsal, sender: InstanceUid) {
+        coordinator.write(Writes { letters: vec![letter(sender)], ..Writes::default() }).await;
+    }
+
+    #[tokio::test]
+    async fn h63_a_letter_to_an_owner_that_was_just_taken_from_goes_to_the_claimant_once() {
+        let mut coordinator = Rehearsal::new();
+        let (old, new) = (coordinator.start("old", Some("t")).await, coordinator.start("new", None).await);
+        let sender = coordinator.start("sender", None).await;
+        write(&coordinator, sender).await;
+        let mut moved = false;
+        let asked = carry(&mut coordinator, async |coordinator| {
+            if !std::mem::replace(&mut moved, true) {
+                coordinator.take_over("t", (old, "old"), new).await;
+            }
+        });
+        // Looked up before; whether the one before knows it; and the claimant. The answer is for the next round.
+        let asked = asked.await;
+        assert_eq!(asked[..3], [Some(old), Some(old), Some(new)]);
+        assert_eq!(asked.iter().filter(|asked| **asked == Some(new)).count(), 1);
+        assert_eq!((coordinator.head(old).await.events, coordinator.head(new).await.events), (0, 1));
+    }
+
+    /// A call that another run of the sender makes again is known to the owner before, which says so.
+    #[tokio::test]
+    async fn h48_h63_a_letter_that_the_owner_before_knows_is_its_own() {
+        let mut coordinator = Rehearsal::new();
+        let (old, new) = (coordinator.start("old", Some("t")).await, coordinator.start("new", None).await);
+        let sender = coordinator.start("sender", None).await;
+        write(&coordinator, sender).await;
+        carry(&mut coordinator, async |_| {}).await;
+        coordinator.take_over("t", (old, "old"), new).await;
+        write(&coordinator, sender).await;
+        carry(&mut coordinator, async |_| {}).await;
+        assert_eq!((coordinator.head(old).await.events, coordinator.head(new).await.events), (1, 0));
+    }
+
+    #[tokio::test]
+    async fn h46_h50_a_letter_for_a_token_that_nobody_has_goes_back() {
+        let mut coordinator = Rehearsal::new();
+        let sender = coordinator.start("sender", None).await;
+        write(&coordinator, sender).await;
+        let shared = Arc::clone(&coordinator.shared);
+        let carrying = tokio::spawn(async move { sweep(&shared).await });
+        let arrival = coordinator.next().await;
+        assert_eq!(arrival.input.instance(), None, "it is for nobody");
+        coordinator.turn(arrival).await;
+        carrying.await.expect("it ends");
+        let back = coordinator.store().letters(0, 10).await.expect("they are read").letters;
+        assert_eq!((back.len(), back[0].to), (1, Some(sender)));
+        assert!(format!("{:?}", back[0].letter.said).contains("HookNotFound"), "{back:?}");
+    }
 }

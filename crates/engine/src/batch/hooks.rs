@@ -2,7 +2,11 @@
 
 use everstep_protocol::{InstanceUid, Namespace, Timestamp};
 
-use crate::{effect::Change, hook::HookRow, rows::Rows};
+use crate::{
+    effect::Change,
+    hook::{HookRow, TokenKey},
+    rows::Rows,
+};
 
 /// Applies a change to the loaded rows.
 pub(super) fn overlay(
@@ -18,15 +22,28 @@ pub(super) fn overlay(
         }
         Change::HookEnd(token, owner, _) => {
             let key = (namespace.clone(), token);
-            if rows.hooks.get(&key).is_some_and(|row| row.owner == owner) {
-                rows.hooks.remove(&key);
-            }
+            forget(rows, &key, owner);
         }
         Change::HooksEnded => rows.hooks.retain(|_, row| row.owner != uid || keep(row, now)),
         Change::HooksDrop => {
             rows.hooks.retain(|_, row| row.owner != uid || row.id == everstep_protocol::HookId::START);
         }
+        // Its rows are deleted behind all else, so that whoever claims one in this batch has to replace it.
+        Change::Delete(_) => {
+            let left = rows.hooks.extract_if(|_, row| row.owner == uid).map(|(key, _)| key);
+            rows.orphans.extend(left.collect::<Vec<_>>().into_iter().map(|key| (key, uid)));
+        }
         _ => {}
+    }
+}
+
+/// A row is deleted, if it is still this owner's.
+pub(super) fn forget(rows: &mut Rows, key: &TokenKey, owner: InstanceUid) {
+    if rows.hooks.get(key).is_some_and(|row| row.owner == owner) {
+        rows.hooks.remove(key);
+    }
+    if rows.orphans.get(key) == Some(&owner) {
+        rows.orphans.remove(key);
     }
 }
 

@@ -2,12 +2,12 @@
 
 use everstep_protocol::{Failure, FailureKind};
 
-use super::{Batch, Existing, Start};
+use super::{Batch, Existing, Start, hooks};
 use crate::{
     effect::{Answer, Change, Decision},
     hook::HookEnd,
     letter::{
-        Address, DEPTH_MAX, Letter, NewLetter, ParentRow, Said, conflict, failed, itself, started,
+        Address, DEPTH_MAX, Letter, NewLetter, ParentRow, Said, conflict, failed, held, itself, started,
         undeliverable,
     },
 };
@@ -37,9 +37,7 @@ impl Batch {
             // The claimant is gone, and nobody would ever let go of what it got.
             Said::Claimed { claim, from: Some(_) } => {
                 let key = (claim.namespace.clone(), claim.asked.token.clone());
-                if self.loaded.rows.hooks.get(&key).is_some_and(|row| row.owner == letter.caller.uid) {
-                    self.loaded.rows.hooks.remove(&key);
-                }
+                hooks::forget(&mut self.loaded.rows, &key, letter.caller.uid);
                 self.fold.hook_end(key, letter.caller.uid, HookEnd::Own);
             }
             _ => {}
@@ -69,6 +67,8 @@ impl Batch {
                 self.fold.letter(NewLetter { to, caller: letter.caller, said: Said::Watch });
             }
             (Answer::Exists(_), _) => self.write_back(letter, returned(started(&start.name))),
+            (Answer::HookHeld(owner), _) => self.write_back(letter, returned(failed(held(owner)))),
+            (Answer::HookRetention, _) => self.write_back(letter, returned(failed(retention()))),
             _ => self.write_back(letter, returned(failed(conflict(&start.name)))),
         }
     }
@@ -110,6 +110,12 @@ pub(super) fn too_large(bytes: u64, limit: u64) -> Failure {
     Failure::new(FailureKind::TooLarge, message)
 }
 
+/// The failure of a start whose hook is kept for longer than it may be, or not at all (rules H30, H54).
+fn retention() -> Failure {
+    let message = "the retention of the hook has passed, or is too long; nothing was started";
+    Failure::new(FailureKind::Invalid, message)
+}
+
 /// The failure of a start that would make a chain of children longer than it may be (rule P36).
 pub(super) fn too_deep() -> Failure {
     let message = format!(
@@ -125,12 +131,18 @@ const fn only_started(letter: &Letter) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use everstep_protocol::{CallHash, InstanceUid, Run, journal::Outcome};
+    //! Proves what becomes of letters that nobody takes. Not: what those who take them do; see `tests/decide_letters.rs`.
+    use everstep_protocol::{
+        CallHash, Fingerprint, HookId, InstanceUid, Namespace, Payload, Position, Run,
+        hook::Registration,
+        journal::{Other, Outcome},
+    };
 
     use super::*;
     use crate::{
         batch::{Loaded, Rules, Writes},
-        letter::Caller,
+        hook::{Claim, SentPayload},
+        letter::{Caller, nobody},
         place::Room,
     };
 
@@ -141,6 +153,62 @@ mod tests {
         let caller = Caller { uid: InstanceUid::generate(), run: Run(1), call: CallHash([0; 16]) };
         batch.unread(&Letter { number: 7, caller, said });
         batch.finish(&mut Room::default()).0
+    }
+
+    fn caller() -> Caller {
+        Caller { uid: InstanceUid(uuid::Uuid::from_u128(7)), run: Run(1), call: CallHash([0; 16]) }
+    }
+
+    /// The letter cannot be delivered, and is carried once more all the same.
+    fn undelivered(said: Said) -> Writes {
+        let mut loaded = Loaded::default();
+        loaded.rows.letters.insert(7);
+        let mut batch = Batch::new(loaded, Rules::default());
+        let letter = Letter { number: 7, caller: caller(), said };
+        assert_eq!(batch.undelivered(&letter, &nobody()), Answer::NotFound);
+        assert_eq!(batch.undelivered(&letter, &nobody()), Answer::Nothing, "it was taken");
+        let writes = batch.finish(&mut Room::default()).0;
+        assert_eq!(writes.letter_deletes, [7]);
+        writes
+    }
+
+    fn claim() -> Claim {
+        let claimant = Other { workflow: "w".parse().unwrap(), id: "b".parse().unwrap() };
+        let hook = HookId { run: Run(1), position: Position(2) };
+        let token = "t".parse().unwrap();
+        let asked =
+            Registration { token, retention: None, metadata: None, webhook: None, force: true, schema: None };
+        Claim { namespace: Namespace::default(), claimant, hook, asked, held: HookId::START }
+    }
+
+    /// Whoever asked gets an answer, and what nobody would ever let go of is let go of.
+    #[test]
+    fn w22_a_letter_that_finds_nobody_goes_back_as_what_its_sender_waits_for() {
+        let sent = SentPayload {
+            token: claim().asked.token,
+            hook: HookId::START,
+            app_id: String::new(),
+            id: "r".to_owned(),
+            payload: Payload::null(),
+            fingerprint: Fingerprint::of(&Payload::null()).unwrap(),
+        };
+        for asked in [Said::Watch, Said::Resume { namespace: Namespace::default(), sent }] {
+            let back = undelivered(asked).letters.remove(0);
+            assert_eq!((back.to, back.caller), (Address::Instance(caller().uid), caller()));
+            assert_eq!(back.said, Said::Returned { outcome: failed(nobody()), over: true });
+        }
+        // The owner of a claimed token is gone: the claimant looks again.
+        let writes = undelivered(Said::Claim(claim()));
+        assert_eq!(writes.letters[0].said, Said::Claimed { claim: claim(), from: None });
+        assert!(writes.hook_deletes.is_empty());
+        // The claimant is gone, and has got the token, or has not.
+        let writes = undelivered(Said::Claimed { claim: claim(), from: Some(claim().claimant) });
+        let key = (Namespace::default(), claim().asked.token);
+        assert_eq!((writes.hook_deletes, writes.letters.len()), (vec![(key, caller().uid, HookEnd::Own)], 0));
+        for unasked in [Said::Claimed { claim: claim(), from: None }, Said::Terminate { reason: None }] {
+            let writes = undelivered(unasked);
+            assert!(writes.letters.is_empty() && writes.hook_deletes.is_empty(), "{writes:?}");
+        }
     }
 
     #[test]

@@ -30,12 +30,8 @@ pub(super) fn overlay(
         Change::ReadyEnd(subject) => {
             rows.ready.remove(&(uid, subject));
         }
-        Change::Wait(wait) => {
-            rows.waits.insert((uid, wait.call.hash()), wait);
-        }
-        Change::WaitEnd(call) => {
-            rows.waits.remove(&(uid, call));
-        }
+        Change::Wait(wait) => drop(rows.waits.insert((uid, wait.call.hash()), wait)),
+        Change::WaitEnd(call) => drop(rows.waits.remove(&(uid, call))),
         Change::Remote(row) => {
             rows.remotes.insert((uid, row.call.hash()), row);
         }
@@ -76,9 +72,7 @@ pub(super) fn overlay(
         Change::Park(parked) => {
             rows.parked.insert(uid, parked);
         }
-        Change::ParkEnd => {
-            rows.parked.remove(&uid);
-        }
+        Change::ParkEnd => drop(rows.parked.remove(&uid)),
         Change::Operation(operation, answer) => {
             rows.operations.insert((uid, operation), answer);
         }
@@ -101,10 +95,13 @@ pub(super) fn overlay(
         Change::Attribute(_) => {
             rows.attributed.insert(uid);
         }
-        Change::Hook(..) | Change::HookEnd(..) | Change::HooksEnded | Change::HooksDrop => {
+        Change::Hook(..)
+        | Change::HookEnd(..)
+        | Change::HooksEnded
+        | Change::HooksDrop
+        | Change::Delete(_) => {
             hooks::overlay(rows, namespace, uid, change, now);
         }
-        Change::Delete(_) => rows.hooks.retain(|_, row| row.owner != uid),
         // No decision reads them.
         Change::Attributes(_)
         | Change::State(_)

@@ -86,7 +86,9 @@ impl Batch {
         let mut decision = runnable(head.clone(), entry, place, taker);
         if let Some(hook) = &start.hook {
             let key = (start.name.namespace.clone(), hook.token.clone());
-            decision.changes.extend(claimed(hook, head, self.loaded.rows.hooks.get(&key)));
+            let rows = &self.loaded.rows;
+            let (kept, orphan) = (rows.hooks.get(&key), rows.orphans.get(&key).copied());
+            decision.changes.extend(claimed(hook, head, kept, orphan));
             self.fold.hook_count(head);
         }
         if let Some(letter) = &start.letter {

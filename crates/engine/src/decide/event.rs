@@ -98,6 +98,7 @@ pub(super) fn awaiting(entry: &Entry) -> Option<WaitRow> {
         | Wait::Instance(_)
         | Wait::Send(_)
         | Wait::Reply(_)
+        | Wait::Resume(_)
         | Wait::Hook(_) => return None,
     };
     let awaited = crate::mailbox::Awaited { types, key, opened: entry.position };

@@ -81,11 +81,11 @@ fn claim(draft: &mut Draft<'_>, call: &Call, id: HookId, asked: &Registration) -
     let held = draft.hook(&asked.token).cloned();
     match held {
         Some(row) if row.owner == draft.uid() && !row.ended => {
-            if row.from.is_some() {
+            if row.unheard {
                 // The answer to an earlier claim may still be under way: it is not to take this one for its own.
                 draft.count_hook(row.retain_until);
                 draft.end_hook(&asked.token, row.owner, HookEnd::Own);
-                draft.put_hook(&asked.token, HookRow { from: None, ..row.clone() });
+                draft.put_hook(&asked.token, HookRow { unheard: false, ..row.clone() });
             }
             return Some(HookOutcome::Owned { hook: row.id, from: row.from });
         }
@@ -106,7 +106,11 @@ fn claim(draft: &mut Draft<'_>, call: &Call, id: HookId, asked: &Registration) -
         }
         Some(row) if !row.is_free(now) => return Some(HookOutcome::Conflict { owner: row.name }),
         Some(row) => draft.end_hook(&asked.token, row.owner, HookEnd::Free),
-        None => {}
+        None => {
+            if let Some(gone) = draft.orphan(&asked.token) {
+                draft.end_hook(&asked.token, gone, HookEnd::Own);
+            }
+        }
     }
     draft.count_hook(until);
     let row = HookRow {
@@ -120,6 +124,7 @@ fn claim(draft: &mut Draft<'_>, call: &Call, id: HookId, asked: &Registration) -
         metadata: asked.metadata.clone(),
         schema: asked.schema.clone(),
         from: None,
+        unheard: false,
     };
     draft.put_hook(&asked.token, row);
     Some(HookOutcome::Owned { hook: id, from: None })
@@ -173,6 +178,7 @@ pub(super) fn hand_over(draft: &mut Draft<'_>, caller: Caller, claim: &Claim) ->
         metadata: claim.asked.metadata.clone(),
         schema: claim.asked.schema.clone(),
         from: Some(name_of(&draft.head)),
+        unheard: true,
     };
     draft.put_hook(token, moved);
     draft.reply(caller, claim, Some(name_of(&draft.head)));
@@ -192,10 +198,7 @@ pub(super) fn claimed(draft: &mut Draft<'_>, caller: Caller, claim: &Claim, from
     let Some(wait) = wait.filter(|wait| is_current && wait.kind == WaitKind::Instance).cloned() else {
         let token = &claim.asked.token;
         let is_claimed = |row: &HookRow| {
-            row.owner == draft.uid()
-                && row.id == claim.hook
-                && row.from.is_some()
-                && row.from.as_ref() == from
+            row.owner == draft.uid() && row.id == claim.hook && row.unheard && row.from.as_ref() == from
         };
         if draft.hook(token).is_some_and(is_claimed) {
             // It is not counted down: the count may be another run's by now, and must not be less than there are.
@@ -222,6 +225,12 @@ impl Draft<'_> {
             Some(changed) => changed.as_ref(),
             None => self.context.rows.hooks.get(&(self.head.namespace.clone(), token.clone())),
         }
+    }
+
+    /// Of whom a row is left that stands for nobody.
+    fn orphan(&self, token: &Token) -> Option<InstanceUid> {
+        let key = (self.head.namespace.clone(), token.clone());
+        self.context.rows.orphans.get(&key).copied().filter(|_| !self.hooks.contains_key(token))
     }
 
     /// The row of a token that this instance owns and has not ended with.

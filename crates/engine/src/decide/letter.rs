@@ -2,16 +2,17 @@
 
 use everstep_protocol::{
     CallKind, Failure, FailureKind,
-    journal::{Child, Entry, Fact, Other, Outcome, Returned, Sending, Wait},
+    journal::{Child, Entry, Fact, Other, Outcome, Resuming, Returned, Sending, Wait},
 };
 
 use super::{Draft, cancel, control, event, hook};
 use crate::{
     effect::{Answer, Change},
     head::Status,
+    hook::SentPayload,
     letter::{
         Address, CANCEL_WITHIN, Caller, Cascade, ChildRow, ENDED, EVENT_ID_TAKEN, Letter, MAILBOX_FULL,
-        NewLetter, Said, failed, itself, named, outcome, refusal,
+        NewLetter, Said, failed, itself, named, nobody, outcome, refusal, started,
     },
     mailbox::{EventId, SentEvent},
     rows::{WaitKind, WaitRow},
@@ -25,11 +26,14 @@ pub(super) fn take(draft: &mut Draft<'_>, letter: &Letter) -> Answer {
     if !draft.context.rows.letters.contains(&letter.number) {
         return Answer::Nothing;
     }
-    draft.changes.push(Change::LetterEnd(letter.number));
     let caller = letter.caller;
+    if let Said::Resume { sent, .. } = &letter.said {
+        return resume(draft, letter, sent);
+    }
+    draft.changes.push(Change::LetterEnd(letter.number));
     match &letter.said {
         // It is for somebody who does not exist yet: see `Batch`.
-        Said::Start { .. } => Answer::Nothing,
+        Said::Start { .. } | Said::Resume { .. } => Answer::Nothing,
         Said::Watch => watch(draft, caller),
         Said::Event(sent) => accept(draft, caller, sent),
         Said::Returned { outcome, over } => returned(draft, caller, outcome, *over),
@@ -98,6 +102,41 @@ fn accept(draft: &mut Draft<'_>, caller: Caller, sent: &SentEvent) -> Answer {
     answer
 }
 
+/// A payload of another instance. Where the token has moved meanwhile the letter stays, and goes to whoever has it (rule H63).
+fn resume(draft: &mut Draft<'_>, letter: &Letter, sent: &SentPayload) -> Answer {
+    let caller = letter.caller;
+    let (bytes, limit) = (sent.payload.len() as u64, draft.context.limits.event_bytes);
+    if bytes > limit {
+        let message = format!("the payload is {bytes} bytes of JSON, the limit is {limit}; it was not sent");
+        draft.changes.push(Change::LetterEnd(letter.number));
+        draft.answer(caller, failed(Failure::new(FailureKind::TooLarge, message)), false);
+        return Answer::Nothing;
+    }
+    let answer = hook::resume(draft, sent);
+    let (id, workflow) = (&draft.head.id, &draft.head.workflow);
+    let outcome = match &answer {
+        Answer::Moved => return answer,
+        Answer::Refused(_) => failed(nobody()),
+        Answer::EventIdTaken => {
+            let message = format!(
+                "an earlier run resumed instance {id} of workflow {workflow} with another payload by this call"
+            );
+            failed(refusal(EVENT_ID_TAKEN, message))
+        }
+        Answer::MailboxFull => {
+            let message = format!("instance {id} of workflow {workflow} has too many unread events");
+            failed(refusal(MAILBOX_FULL, message))
+        }
+        _ => {
+            let (namespace, me) = (draft.head.namespace.clone(), crate::hook::name_of(&draft.head));
+            started(&named(&namespace, &me))
+        }
+    };
+    draft.changes.push(Change::LetterEnd(letter.number));
+    draft.answer(caller, outcome, false);
+    answer
+}
+
 /// What came of a call of this instance. It is late where the call is over, or was an earlier run's.
 fn returned(draft: &mut Draft<'_>, caller: Caller, outcome: &Outcome, over: bool) -> Answer {
     if draft.head.run != caller.run {
@@ -134,6 +173,7 @@ fn of_parent<'a>(
 pub(super) fn open(draft: &mut Draft<'_>, entry: &Entry) {
     let Fact::Opened(opened) = &entry.fact else { return };
     let namespace = draft.head.namespace.clone();
+    let call = opened.call.hash();
     let (to, said) = match &opened.wait {
         Wait::Sleep { .. }
         | Wait::Remote(_)
@@ -143,19 +183,23 @@ pub(super) fn open(draft: &mut Draft<'_>, entry: &Entry) {
         | Wait::Payload(_) => {
             return;
         }
-        Wait::Child(child) => (child_of(child), draft.start(child)),
-        Wait::Instance(other) => (other.clone(), Said::Watch),
-        Wait::Send(sending) => (sending.to.clone(), Said::Event(draft.sent(opened.call.hash(), sending))),
+        Wait::Child(child) => {
+            let name = named(&namespace, &child_of(child));
+            draft.link();
+            let (run, detached) = (draft.head.run, child.detached);
+            draft.changes.push(Change::Child(ChildRow { call, run, name: name.clone(), detached }));
+            (Address::Name(name), draft.start(child))
+        }
+        Wait::Instance(other) => (Address::Name(named(&namespace, other)), Said::Watch),
+        Wait::Send(sending) => {
+            (Address::Name(named(&namespace, &sending.to)), Said::Event(draft.sent(call, sending)))
+        }
+        Wait::Resume(resuming) => {
+            (Address::Token, Said::Resume { namespace, sent: draft.resumes(call, resuming) })
+        }
     };
-    let call = opened.call.hash();
-    let to = named(&namespace, &to);
-    if let Wait::Child(child) = &opened.wait {
-        draft.link();
-        let (run, name, detached) = (draft.head.run, to.clone(), child.detached);
-        draft.changes.push(Change::Child(ChildRow { call, run, name, detached }));
-    }
     let caller = Caller { uid: draft.uid(), run: draft.head.run, call };
-    draft.changes.push(Change::Letter(NewLetter { to: Address::Name(to), caller, said }));
+    draft.changes.push(Change::Letter(NewLetter { to, caller, said }));
     draft.open_wait(WaitRow {
         call: opened.call.clone(),
         kind: WaitKind::Instance,
@@ -181,15 +225,30 @@ impl Draft<'_> {
 
     /// The id of an event follows from its call, so that a run that begins again sends nothing twice, as with the keys of steps.
     fn sent(&self, call: everstep_protocol::CallHash, sending: &Sending) -> SentEvent {
-        let call = u128::from_be_bytes(call.0);
-        let id = format!("{}-{}-{call:032x}", self.head.uid, self.head.generation);
         SentEvent {
-            id: EventId { app_id: APP_ID.to_owned(), id },
+            id: EventId { app_id: APP_ID.to_owned(), id: self.id_of(call) },
             kind: sending.kind.clone(),
             key: sending.key.clone(),
             payload: sending.payload.clone(),
             fingerprint: sending.fingerprint,
         }
+    }
+
+    /// The same of a payload (rule H48).
+    fn resumes(&self, call: everstep_protocol::CallHash, resuming: &Resuming) -> SentPayload {
+        SentPayload {
+            token: resuming.token.clone(),
+            hook: everstep_protocol::HookId::START,
+            app_id: APP_ID.to_owned(),
+            id: self.id_of(call),
+            payload: resuming.payload.clone(),
+            fingerprint: resuming.fingerprint,
+        }
+    }
+
+    fn id_of(&self, call: everstep_protocol::CallHash) -> String {
+        let call = u128::from_be_bytes(call.0);
+        format!("{}-{}-{call:032x}", self.head.uid, self.head.generation)
     }
 
     fn answer(&mut self, caller: Caller, outcome: Outcome, over: bool) {

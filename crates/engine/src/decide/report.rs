@@ -284,7 +284,9 @@ fn open_waits(draft: &mut Draft<'_>, entry: &Entry, report: &Report) {
                     draft.open_wait(wait);
                 }
             }
-            Wait::Child(_) | Wait::Instance(_) | Wait::Send(_) => letter::open(draft, entry),
+            Wait::Child(_) | Wait::Instance(_) | Wait::Send(_) | Wait::Resume(_) => {
+                letter::open(draft, entry);
+            }
         },
         Fact::Closed(closed) => draft.close(closed),
         Fact::Started(_)

@@ -4,7 +4,7 @@ use everstep_protocol::{
     Call, CallKind, Payload,
     journal::{
         Attempted, Cancelled, Child, Choice, Closed, Delivered, Entry, Fact, Lost, Opened, Outcome, Parked,
-        Patched, Progress, Returned, Sending, Wait,
+        Patched, Progress, Resuming, Returned, Sending, Wait,
     },
 };
 
@@ -110,9 +110,12 @@ impl Replay {
         let Some((number, made)) = self.target(entry, &attempted.call)? else {
             return Ok(Fed::Nothing);
         };
-        // A child or an event that is refused here has its outcome like a step.
-        let (Asked::Step(input) | Asked::Remote(input) | Asked::Child(input) | Asked::Send(input)) =
-            made.asked
+        // A child, an event or a payload that is refused here has its outcome like a step.
+        let (Asked::Step(input)
+        | Asked::Remote(input)
+        | Asked::Child(input)
+        | Asked::Send(input)
+        | Asked::Resume(input)) = made.asked
         else {
             return Err(mismatch(entry, &format!("the code calls {} as {}", attempted.call, made.asked)));
         };
@@ -178,7 +181,8 @@ impl Replay {
             }
             // What was asked for then stands: the other instance has it.
             (Wait::Child(Child { fingerprint, .. }), Asked::Child(input))
-            | (Wait::Send(Sending { fingerprint, .. }), Asked::Send(input)) => {
+            | (Wait::Send(Sending { fingerprint, .. }), Asked::Send(input))
+            | (Wait::Resume(Resuming { fingerprint, .. }), Asked::Resume(input)) => {
                 let recorded = (*fingerprint, opened.build.as_ref());
                 let changed = is_changed(entry, &opened.call, (*input, &build), recorded)?;
                 drifted = u64::from(changed);
@@ -193,6 +197,7 @@ impl Replay {
                 | Wait::Hook(_)
                 | Wait::Payload(_)
                 | Wait::Reply(_)
+                | Wait::Resume(_)
                 | Wait::Send(_),
                 _,
             ) => {
@@ -249,7 +254,8 @@ impl Replay {
         let Some((number, made)) = self.target(entry, &returned.call)? else {
             return Ok(Fed::Nothing);
         };
-        let asks = matches!(made.asked, Asked::Child(_) | Asked::Instance | Asked::Send(_));
+        let asks =
+            matches!(made.asked, Asked::Child(_) | Asked::Instance | Asked::Send(_) | Asked::Resume(_));
         if made.state != State::Waiting || !asks {
             return Err(mismatch(entry, &format!("{} does not wait for another instance", returned.call)));
         }

@@ -71,6 +71,7 @@ impl Made {
             | Asked::Child(_)
             | Asked::Instance
             | Asked::Send(_)
+            | Asked::Resume(_)
             | Asked::Payload(_)
             | Asked::Reply(_)
             | Asked::Rollback => None,
@@ -93,6 +94,7 @@ impl Made {
             | Asked::Child(_)
             | Asked::Instance
             | Asked::Send(_)
+            | Asked::Resume(_)
             | Asked::Hook(_)
             | Asked::Payload(_)
             | Asked::Reply(_)
@@ -143,6 +145,7 @@ impl Made {
             | Asked::Child(_)
             | Asked::Instance
             | Asked::Send(_)
+            | Asked::Resume(_)
             | Asked::Hook(_)
             | Asked::Payload(_)
             | Asked::Reply(_)

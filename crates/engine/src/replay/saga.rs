@@ -38,6 +38,7 @@ impl Saga {
                 | Wait::Hook(_)
                 | Wait::Payload(_)
                 | Wait::Reply(_)
+                | Wait::Resume(_)
                 | Wait::Send(_) => return,
             },
             Fact::Started(_)

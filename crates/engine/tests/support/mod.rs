@@ -11,7 +11,7 @@ use everstep_engine::{
     Answer, Effect, Head, Input, Status, What, Writes,
     batch::{Batch, Deleted, Loaded, Rules, Verdict},
     effect::Forget,
-    hook::{HookEnd, HookRow, TokenKey},
+    hook::{HookEnd, HookRow, SentPayload, TokenKey},
     letter::{Address, Caller, ChildRow, Letter, NewLetter, ParentRow, Said},
     mailbox::{AwaitedKey, EventId, EventRow, KnownEvent, SentEvent},
     place::Room,
@@ -147,7 +147,7 @@ pub fn other(id: &str) -> Other {
 pub fn child(id: &str) -> Child {
     let Other { workflow, id } = other(id);
     let (input, fingerprint) = (json("1"), fingerprint(1));
-    Child { workflow, id, input, fingerprint, detached: false, only_started: false }
+    Child { workflow, id, input, fingerprint, detached: false, only_started: false, hook: None }
 }
 
 pub fn child_call(name: &str) -> Call {
@@ -503,13 +503,14 @@ impl Store {
         let letter = Letter { number, caller, said };
         let name = match to {
             Address::Instance(uid) => return on(uid, What::Letter(letter)),
+            Address::Token => return self.resumption(letter),
             Address::Name(name) => name,
         };
         if let Said::Start { child, .. } = &letter.said {
             let n = fresh.next().expect("an id for each child");
-            let (input, fingerprint) = (child.input.clone(), child.fingerprint);
+            let (input, fingerprint, hook) = (child.input.clone(), child.fingerprint, child.hook.clone());
             let letter = Some(letter);
-            let start = Start { uid: uid(n), name, input, fingerprint, letter, ..start(n, "x", 0) };
+            let start = Start { uid: uid(n), name, input, fingerprint, hook, letter, ..start(n, "x", 0) };
             return Input::Start(Box::new(start));
         }
         if let Some((uid, _)) = self.tables.names.get(&name) {
@@ -517,6 +518,20 @@ impl Store {
         } else {
             let failure = everstep_engine::letter::not_found(&name.workflow, &name.id);
             Input::Undelivered(Box::new(letter), failure)
+        }
+    }
+
+    /// The payload goes to whoever has the token.
+    fn resumption(&self, letter: Letter) -> Input {
+        let Said::Resume { namespace, sent } = letter.said else { panic!("only a payload is for a token") };
+        let row = self.tables.hooks.get(&(namespace.clone(), sent.token.clone()));
+        let found = row.filter(|row| !row.ended && self.tables.heads.contains_key(&row.owner));
+        let hook = found.map_or(sent.hook, |row| row.id);
+        let letter =
+            Letter { said: Said::Resume { namespace, sent: SentPayload { hook, ..sent } }, ..letter };
+        match found {
+            Some(row) => on(row.owner, What::Letter(letter)),
+            None => Input::Undelivered(Box::new(letter), everstep_engine::letter::nobody()),
         }
     }
 
@@ -658,7 +673,13 @@ impl Store {
             Some((tables.heads.get(uid)?.namespace.clone(), token.clone()))
         };
         for key in needs.tokens.iter().cloned().chain(needs.tokens_of.iter().filter_map(of)) {
-            rows.hooks.extend(tables.hooks.get(&key).map(|row| (key, row.clone())));
+            match tables.hooks.get(&key) {
+                Some(row) if tables.heads.contains_key(&row.owner) => {
+                    rows.hooks.insert(key, row.clone());
+                }
+                Some(row) => drop(rows.orphans.insert(key, row.owner)),
+                None => {}
+            }
         }
         for uid in &needs.start_hooks {
             let its = |(_, row): &(&TokenKey, &HookRow)| row.owner == *uid && row.id == HookId::START;

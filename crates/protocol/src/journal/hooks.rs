@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Other;
-use crate::{Call, Failure, HookId, Payload, Timestamp, Token, hook::WebhookResponse};
+use crate::{Call, Failure, Fingerprint, HookId, Payload, Timestamp, Token, hook::WebhookResponse};
 
 /// A wait for what a hook is resumed with. It has no time of its own: it ends when a payload comes, and is `fired` if the hook is
 /// over and nothing unread is left of it.
@@ -26,6 +26,17 @@ pub struct Reply {
     pub id: String,
     /// The answer.
     pub response: WebhookResponse,
+}
+
+/// A payload for the hook of whoever has a token of the instance's namespace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resuming {
+    /// The token.
+    pub token: Token,
+    /// What the hook is resumed with.
+    pub payload: Payload,
+    /// The fingerprint of the payload.
+    pub fingerprint: Fingerprint,
 }
 
 /// What came of a hook that the body created.

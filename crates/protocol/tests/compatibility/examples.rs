@@ -7,12 +7,12 @@ use everstep_protocol::{
     EventType, Failure, FailureKind, Fingerprint, FunctionName, Generation, HookId, Incarnation, InstanceId,
     InstanceUid, Millis, Namespace, Payload, Policy, Pool, Position, Run, Sent, SessionId, StepKey,
     Timestamp, Token, WorkflowName,
-    hook::{Carried, HookRetention, Method, Registration, Webhook, WebhookResponse},
+    hook::{Carried, HookRetention, Method, Registration, StartHook, Webhook, WebhookResponse},
     journal::{
         Attempted, Awaiting, Cancelled, Child, Choice, Closed, Compensated, Compensating, Delivered, End,
         Entry, Fact, HookOutcome, Intended, Lost, Marks, Opened as OpenedWait, Other, Outcome, ParkCode,
-        Parked, Patched, Progress, Received, Registered, Remote, Reply, Resolved, Returned, Reusable,
-        Rollback, Sending, Started, TakenOver, Undone, UndoneEnd, Wait, Withdrawn,
+        Parked, Patched, Progress, Received, Registered, Remote, Reply, Resolved, Resuming, Returned,
+        Reusable, Rollback, Sending, Started, TakenOver, Undone, UndoneEnd, Wait, Withdrawn,
     },
     limits::Limits,
     message::{
@@ -169,6 +169,7 @@ fn worker_items() -> Vec<(&'static str, WorkerItem)> {
         ("others", WorkerItem::Report(others_report())),
         ("hooks", WorkerItem::Report(hook_report())),
         ("webhooks", WorkerItem::Report(webhook_report())),
+        ("resumes", WorkerItem::Report(resumes_report())),
         ("again hook", WorkerItem::Report(report(Then::Again(Again { hook: Some(token()), ..again(None) })))),
         ("rollback", WorkerItem::Report(rollback_report(Some(bare_failure())))),
         ("rollback bare", WorkerItem::Report(rollback_report(None))),
@@ -645,7 +646,25 @@ fn child(everything: bool) -> Child {
         fingerprint: fingerprint(),
         detached: everything,
         only_started: everything,
+        hook: None,
     }
+}
+
+fn child_with(hook: StartHook) -> Child {
+    Child { hook: Some(hook), ..child(false) }
+}
+
+fn start_hook() -> StartHook {
+    let Registration { token, retention, metadata, .. } = registration();
+    StartHook { token, retention, metadata, schema: None }
+}
+
+fn bare_start_hook() -> StartHook {
+    StartHook { token: token(), retention: None, metadata: None, schema: None }
+}
+
+fn resuming() -> Resuming {
+    Resuming { token: token(), payload: json("[true]"), fingerprint: fingerprint() }
 }
 
 fn sending(key: Option<EventKey>) -> Sending {
@@ -771,6 +790,9 @@ fn hook_facts() -> Vec<(&'static str, Fact)> {
         ("owned bare", registered(HookOutcome::Owned { hook: HookId::START, from: None })),
         ("conflict", registered(HookOutcome::Conflict { owner: other() })),
         ("refused", registered(HookOutcome::Refused(bare_failure()))),
+        ("child with hook", opened_with(CallKind::Child, Wait::Child(child_with(start_hook())))),
+        ("child with bare hook", opened(CallKind::Child, Wait::Child(child_with(bare_start_hook())))),
+        ("resume", opened_with(CallKind::Resume, Wait::Resume(resuming()))),
         ("", received()),
         ("", Fact::TakenOver(TakenOver { hook: HookId::START, by: other(), by_hook: hook() })),
         (
@@ -778,6 +800,10 @@ fn hook_facts() -> Vec<(&'static str, Fact)> {
             Fact::Closed(Closed { call: call(CallKind::Hook), after: Position(5), hook: Some(token()) }),
         ),
     ]
+}
+
+fn opened_with(kind: CallKind, wait: Wait) -> Fact {
+    Fact::Opened(OpenedWait { call: call(kind), called_after: Position(5), wait, build: Some(build()) })
 }
 
 fn registered(outcome: HookOutcome) -> Fact {
@@ -886,6 +912,18 @@ fn hook_report() -> Report {
     }
 }
 
+fn resumes_report() -> Report {
+    let open = |kind, wait| Open { call: call(kind), called_after: Position(5), wait };
+    Report {
+        opened: vec![
+            open(CallKind::Child, OpenWait::Child(child_with(start_hook()))),
+            open(CallKind::Child, OpenWait::Child(child_with(bare_start_hook()))),
+            open(CallKind::Resume, OpenWait::Resume(resuming())),
+        ],
+        ..report(Then::Continue)
+    }
+}
+
 /// The words of the enums that are nothing but words, in all their forms.
 fn words() -> Vec<Example> {
     let call_kinds = vec![
@@ -921,9 +959,9 @@ fn words() -> Vec<Example> {
     ];
     let later_calls = vec![CallKind::Instance, CallKind::Send];
     let (rollback, payload) = (vec![CallKind::Rollback], vec![CallKind::Payload]);
-    let reply = vec![CallKind::Reply];
+    let (reply, resume) = (vec![CallKind::Reply], vec![CallKind::Resume]);
     let (later_codes, later_failures) = (vec![ParkCode::CompensationMissing], vec![FailureKind::Cancelled]);
-    each_once(&CallKind::ALL, &[&call_kinds, &later_calls, &rollback, &payload, &reply]);
+    each_once(&CallKind::ALL, &[&call_kinds, &later_calls, &rollback, &payload, &reply, &resume]);
     each_once(&FailureKind::ALL, &[&failure_kinds, &later_failures]);
     each_once(&ParkCode::ALL, &[&park_codes, &later_codes]);
     vec![
@@ -933,6 +971,7 @@ fn words() -> Vec<Example> {
         Example::new("words/park_code later", later_codes),
         Example::new("words/call_kind payload", payload),
         Example::new("words/call_kind reply", reply),
+        Example::new("words/call_kind resume", resume),
         Example::new("words/failure_kind", failure_kinds),
         Example::new("words/failure_kind later", later_failures),
         Example::new("words/park_code", park_codes),

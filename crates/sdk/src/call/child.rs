@@ -5,10 +5,13 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use everstep_protocol::{FailureKind, InstanceId, Payload, WorkflowName, child_id, journal::Other};
+use everstep_protocol::hook::{HookRetention, StartHook};
+use everstep_protocol::{FailureKind, InstanceId, Payload, Token, WorkflowName, child_id, journal::Other};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Instance, Pending};
+use super::hook::{check_moment, encode_metadata};
+use super::{Instance, IntoRetention, Pending};
 use crate::Error;
 use crate::host::{ChildSpec, Spec};
 
@@ -18,6 +21,8 @@ use crate::host::{ChildSpec, Spec};
 pub struct ChildCall<Out> {
     pending: Pending,
     child: Option<ChildSpec>,
+    retention: Option<HookRetention>,
+    metadata: Option<Payload>,
     output: PhantomData<fn() -> Out>,
 }
 
@@ -33,11 +38,11 @@ impl<Out> ChildCall<Out> {
         let id = pending.call().map(|call| child_id(info.uid, info.run, info.generation, call.hash()));
         let child = match (workflow, id, input) {
             (Some(workflow), Some(id), Some(input)) => {
-                Some(ChildSpec { workflow, id, input, detached: false, only_started: false })
+                Some(ChildSpec { workflow, id, input, detached: false, only_started: false, hook: None })
             }
             _ => None,
         };
-        Self { pending, child, output: PhantomData }
+        Self { pending, child, retention: None, metadata: None, output: PhantomData }
     }
 
     /// The child's id, 1 to 100 of letters, digits, `_`, `-`, `.` and `:`. Without it the id follows from the call, so that a run
@@ -58,6 +63,50 @@ impl<Out> ChildCall<Out> {
         self
     }
 
+    /// Starts it with this token, of 1 to 256 characters (rule H28): from the moment in which it exists the token is its own, and
+    /// whoever knows it can [resume](crate::Workflow::resume_hook) it. While another instance of the namespace has the token nothing is
+    /// started, and the call fails with an error that names that one ([`Error::hook_conflict`]).
+    ///
+    /// ```
+    /// # use everstep_sdk::{Error, Workflow};
+    /// # async fn body(cx: Workflow, order: u64) -> Result<String, Error> {
+    /// let fulfilment = cx.child::<()>("fulfil", "fulfil", order).token(format!("order:{order}")).detached();
+    /// match fulfilment.start().await {
+    ///     Ok(started) => Ok(started.id().to_owned()),
+    ///     Err(error) => match error.hook_conflict() {
+    ///         Some(conflict) => Ok(conflict.owner.id),
+    ///         None => Err(error),
+    ///     },
+    /// }
+    /// # }
+    /// ```
+    pub fn token(mut self, token: impl AsRef<str>) -> Self {
+        match (Token::new(token), &mut self.child) {
+            (Ok(token), Some(child)) => {
+                child.hook = Some(StartHook { token, retention: None, metadata: None, schema: None });
+            }
+            (Ok(_), None) => {}
+            (Err(error), _) => self.pending.refuse(FailureKind::Invalid, error),
+        }
+        self
+    }
+
+    /// For how long, from its start, the [`token`](Self::token) stays the child's although that has ended: a duration as for a sleep, or
+    /// a moment. Default: none, the token is free when the child ends.
+    pub fn retention(mut self, retention: impl IntoRetention) -> Self {
+        match retention.into_retention() {
+            Ok(retention) => self.retention = Some(retention),
+            Err(error) => self.pending.refuse(FailureKind::Invalid, error),
+        }
+        self
+    }
+
+    /// What whoever looks the [`token`](Self::token) up reads: any value of at most 16 KiB of JSON.
+    pub fn metadata(mut self, metadata: &impl Serialize) -> Self {
+        self.metadata = encode_metadata(&mut self.pending, metadata);
+        self
+    }
+
     /// What ends, cancels or restarts this instance leaves the child alone, and so does dropping the call.
     pub fn detached(mut self) -> Self {
         if let Some(child) = &mut self.child {
@@ -72,7 +121,26 @@ impl<Out> ChildCall<Out> {
         if let Some(child) = &mut self.child {
             child.only_started = true;
         }
-        Starting(ChildCall { pending: self.pending, child: self.child, output: PhantomData })
+        let Self { pending, child, retention, metadata, .. } = self;
+        Starting(ChildCall { pending, child, retention, metadata, output: PhantomData })
+    }
+
+    /// What was said of the hook, in whatever order, becomes part of the child; refused where there is no token (rule H30).
+    fn complete(&mut self) {
+        let Some(child) = &mut self.child else { return };
+        match &mut child.hook {
+            Some(hook) => {
+                if let Err(reason) = check_moment(self.pending.shared(), self.retention) {
+                    self.pending.refuse(FailureKind::Invalid, reason);
+                }
+                (hook.retention, hook.metadata) = (self.retention, self.metadata.take());
+            }
+            None if self.retention.is_some() || self.metadata.is_some() => {
+                let reason = "retention and metadata are a token's, and none is given";
+                self.pending.refuse(FailureKind::Invalid, reason);
+            }
+            None => {}
+        }
     }
 }
 
@@ -80,7 +148,11 @@ impl<Out: DeserializeOwned> Future for ChildCall<Out> {
     type Output = Result<Out, Error>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { pending, child, .. } = self.get_mut();
+        let this = self.get_mut();
+        if this.pending.is_made() {
+            this.complete();
+        }
+        let Self { pending, child, .. } = this;
         let outcome =
             ready!(pending.poll(context, || {
                 Spec::Child(child.take().expect("a call without a child was refused"))

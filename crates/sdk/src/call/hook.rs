@@ -13,9 +13,11 @@ use std::task::{Context, Poll};
 
 use everstep_protocol::{CallKind, Token, hook::HOOK_DISPOSED, journal::HookOutcome};
 
+pub(super) use self::claim::check_moment;
 use self::claim::conflict;
 pub use self::claim::{HookConflict, HookTaken, IntoRetention, Owner};
 pub use self::create::HookCall;
+pub(super) use self::create::encode_metadata;
 pub use self::payloads::{NextPayload, Payloads};
 pub use self::webhook::{NextRequest, RespondCall, Webhook, WebhookCall, WebhookRequest, WebhookResponse};
 use super::Instance;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use everstep_protocol::{
     Attempt, Call, EventKey, EventType, Failure, FunctionName, InstanceId, Millis, Payload, Policy, Pool,
-    Position, Timestamp, WorkflowName,
-    hook::Registration,
+    Position, Timestamp, Token, WorkflowName,
+    hook::{Registration, StartHook},
     journal::{Awaiting, Marks, Other, Reply},
 };
 
@@ -55,6 +55,8 @@ pub enum Spec {
     Instance(Other),
     /// Send an event to another instance.
     Send(SendSpec),
+    /// Resume the hook of whoever has a token.
+    Resume(ResumeSpec),
     /// Have the token of a hook. The call has no outcome but [`Host::registered`](super::Host::registered).
     Hook(Registration),
     /// Wait for the next payload of a hook.
@@ -83,6 +85,17 @@ pub struct ChildSpec {
     pub detached: bool,
     /// The call ends as soon as the child has started.
     pub only_started: bool,
+    /// The token that it claims by its start.
+    pub hook: Option<StartHook>,
+}
+
+/// A payload for the hook of another instance.
+#[derive(Clone, Debug)]
+pub struct ResumeSpec {
+    /// The token.
+    pub token: Token,
+    /// What the hook is resumed with.
+    pub payload: Payload,
 }
 
 /// An event for another instance.
@@ -158,6 +171,7 @@ impl Spec {
             | Self::Child(_)
             | Self::Instance(_)
             | Self::Send(_)
+            | Self::Resume(_)
             | Self::Hook(_)
             | Self::Payload(_)
             | Self::Reply(_)
@@ -178,6 +192,7 @@ impl Spec {
             | Self::Child(_)
             | Self::Instance(_)
             | Self::Send(_)
+            | Self::Resume(_)
             | Self::Hook(_)
             | Self::Payload(_)
             | Self::Reply(_)
@@ -198,6 +213,7 @@ impl Spec {
             | Self::Child(_)
             | Self::Instance(_)
             | Self::Send(_)
+            | Self::Resume(_)
             | Self::Hook(_)
             | Self::Payload(_)
             | Self::Reply(_)

@@ -94,6 +94,7 @@ impl Driver {
                 | Spec::Event(_)
                 | Spec::Instance(_)
                 | Spec::Send(_)
+                | Spec::Resume(_)
                 | Spec::Hook(_)
                 | Spec::Payload(_)
                 | Spec::Reply(_)

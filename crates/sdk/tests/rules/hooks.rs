@@ -430,3 +430,93 @@ fn w30_a_hook_answers_only_inside_its_own_body() {
     let (next, conflict) = done::<(String, String)>(polled);
     assert!(next.contains("answers only inside") && conflict.contains("answers only inside"));
 }
+
+/// The child of the one call that was made.
+fn child(polled: &Polled) -> &everstep::host::ChildSpec {
+    match &polled.made[0].spec {
+        Spec::Child(child) => child,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn h28_a_child_is_started_with_its_token_whatever_is_said_first() {
+    let mut driver = Driver::new(|cx: Workflow| async move {
+        let call = cx.child::<u64>("c", "packing", 1).metadata(&[7]).retention("1 day").token("order:17");
+        let awaited = call.await?;
+        let started = cx.child::<()>("c", "packing", 1).token("order:18").detached().start().await;
+        let conflict = started.unwrap_err().hook_conflict().unwrap();
+        Ok((awaited, conflict.owner.workflow, conflict.owner.id))
+    });
+    let polled = driver.poll();
+    let hook = child(&polled).hook.clone().unwrap();
+    assert_eq!((hook.token.as_str(), hook.metadata.unwrap().as_str()), ("order:17", "[7]"));
+    assert_eq!(hook.retention, Some(HookRetention::For(Millis(86_400_000))));
+    let polled = driver.feed(0, 5);
+    let second = child(&polled);
+    assert!(second.detached && second.only_started);
+    let hook = second.hook.clone().unwrap();
+    assert_eq!((hook.token.as_str(), hook.retention, hook.metadata), ("order:18", None, None));
+    let owner = Other { workflow: "orders".parse().unwrap(), id: "o-9".parse().unwrap() };
+    let failure = taken(&owner);
+    let polled = driver.fail(1, failure);
+    assert_eq!(done::<(u64, String, String)>(polled), (5, "orders".to_owned(), "o-9".to_owned()));
+}
+
+/// What a coordinator answers whose token another instance has.
+fn taken(owner: &Other) -> everstep_protocol::Failure {
+    everstep_protocol::Failure {
+        name: "HookConflict".to_owned(),
+        permanent: true,
+        data: Some(everstep::host::Payload::encode(owner).unwrap()),
+        ..everstep_protocol::Failure::new(FailureKind::Error, "it has the token")
+    }
+}
+
+#[test]
+fn h30_h54_a_child_whose_hook_cannot_be_is_refused_by_name_and_never_recorded() {
+    type Make = fn(everstep::ChildCall<u64>) -> everstep::ChildCall<u64>;
+    let bad: [(Make, &str); 7] = [
+        (|child| child.token(""), "hook token"),
+        (|child| child.token("x".repeat(257)), "hook token"),
+        (|child| child.token("t").retention("soon"), "\"soon\""),
+        (|child| child.token("t").retention(0u64), "retention 0"),
+        (|child| child.retention(Timestamp(1)).token("t"), "must end in the future"),
+        (|child| child.token("t").metadata(&"m".repeat(17 << 10)), "metadata"),
+        (|child| child.retention("1 day"), "none is given"),
+    ];
+    for (make, text) in bad {
+        let driver = Driver::new(move |cx: Workflow| async move { make(cx.child("c", "packing", 1)).await });
+        refused(&driver.failure(), text);
+    }
+}
+
+#[test]
+fn h45_h46_a_resume_says_who_has_accepted_it_or_that_nobody_could() {
+    let mut driver = Driver::new(|cx: Workflow| async move {
+        let owner = cx.resume_hook("tell", "order:17", 7).await?.unwrap();
+        let nobody = cx.resume_hook("tell", "order:17", 8).await?;
+        let full = cx.resume_hook("tell", "order:17", 9).await.unwrap_err();
+        Ok((owner.workflow().to_owned(), owner.id().to_owned(), nobody.is_none(), full.name().to_owned()))
+    });
+    let polled = driver.poll();
+    assert_eq!(calls(&polled.made), [(CallKind::Resume, "tell", 1)]);
+    let Spec::Resume(resume) = &polled.made[0].spec else { panic!("{polled:?}") };
+    assert_eq!((resume.token.as_str(), resume.payload.as_str()), ("order:17", "7"));
+    let owner = Other { workflow: "orders".parse().unwrap(), id: "o-9".parse().unwrap() };
+    let polled = driver.feed(0, &owner);
+    assert_eq!(calls(&polled.made), [(CallKind::Resume, "tell", 2)]);
+    let named = |name: &str| everstep_protocol::Failure {
+        name: name.to_owned(),
+        ..everstep_protocol::Failure::new(FailureKind::Error, "no")
+    };
+    driver.fail(1, named("HookNotFound"));
+    let polled = driver.fail(2, named("MailboxFull"));
+    let expected = ("orders".to_owned(), "o-9".to_owned(), true, "MailboxFull".to_owned());
+    assert_eq!(done::<(String, String, bool, String)>(polled), expected);
+    let bad = Driver::new(|cx: Workflow| async move { cx.resume_hook("tell", "", 1).await.map(|_| ()) });
+    refused(&bad.failure(), "hook token");
+    let nan =
+        Driver::new(|cx: Workflow| async move { cx.resume_hook("tell", "t", f64::NAN).await.map(|_| ()) });
+    assert_eq!(nan.failure().kind, FailureKind::Unserialisable);
+}

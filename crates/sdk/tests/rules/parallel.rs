@@ -81,6 +81,7 @@ fn go(mut next: impl FnMut(&[u64]) -> u64) -> Way {
                 | Spec::Event(_)
                 | Spec::Instance(_)
                 | Spec::Send(_)
+                | Spec::Resume(_)
                 | Spec::Patch
                 | Spec::Hook(_)
                 | Spec::Payload(_)

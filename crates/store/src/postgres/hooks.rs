@@ -45,14 +45,23 @@ pub(super) fn read(
 ) -> Result<(), Fault> {
     let nth = |row: &Row| Ok::<_, Fault>(row.try_get::<_, i64>(0)? as usize - 1);
     for row in next(!needs.tokens.is_empty()) {
-        loaded.rows.hooks.insert(needs.tokens[nth(&row)?].clone(), hook(&row)?);
+        put(&row, needs.tokens[nth(&row)?].clone(), loaded)?;
     }
     for row in next(!needs.tokens_of.is_empty()) {
         let (_, token) = &needs.tokens_of[nth(&row)?];
-        loaded.rows.hooks.insert((rows::name(&row, 14)?, token.clone()), hook(&row)?);
+        put(&row, (rows::name(&row, 15)?, token.clone()), loaded)?;
     }
     for row in next(!needs.start_hooks.is_empty()) {
-        loaded.rows.hooks.insert((rows::name(&row, 14)?, rows::name(&row, 15)?), hook(&row)?);
+        loaded.rows.hooks.insert((rows::name(&row, 15)?, rows::name(&row, 16)?), hook(&row)?);
+    }
+    Ok(())
+}
+
+/// A row whose owner was deleted meanwhile stands for nobody.
+fn put(row: &Row, key: TokenKey, loaded: &mut Loaded) -> Result<(), Fault> {
+    match row.try_get::<_, Option<&str>>(2)? {
+        Some(_) => drop(loaded.rows.hooks.insert(key, hook(row)?)),
+        None => drop(loaded.rows.orphans.insert(key, rows::uid(row, 1)?)),
     }
     Ok(())
 }
@@ -78,12 +87,13 @@ fn hook(row: &Row) -> Result<HookRow, Fault> {
         schema: row.try_get::<_, Option<String>>(13)?.map(Payload::from_trusted),
         webhook: webhook.map(|packed| wire::decode("webhook", packed).map_err(Fault::corrupt)).transpose()?,
         from,
+        unheard: row.try_get(14)?,
     })
 }
 
 /// A row of `hooks_shown.sql`.
 pub(super) fn shown(row: &Row) -> Result<HookView, Fault> {
-    Ok(HookView { token: rows::name(row, 15)?, hook: hook(row)?, status: rows::status(row.try_get(16)?)? })
+    Ok(HookView { token: rows::name(row, 16)?, hook: hook(row)?, status: rows::status(row.try_get(17)?)? })
 }
 
 /// Writes what the batch says, in the order that [`Writes::hooks_ended`] names; rows of deleted instances go last.
@@ -142,5 +152,6 @@ fn inserted(rows: &[(TokenKey, HookRow)]) -> super::trip::Params<'_> {
         rows.iter().map(|(_, row)| row.from.as_ref().map(|from| from.workflow.as_str())).collect::<Vec<_>>(),
         rows.iter().map(|(_, row)| row.from.as_ref().map(|from| from.id.as_str())).collect::<Vec<_>>(),
         rows.iter().map(|(_, row)| row.schema.as_ref().map(Payload::as_str)).collect::<Vec<_>>(),
+        rows.iter().map(|(_, row)| row.unheard).collect::<Vec<_>>(),
     ]
 }

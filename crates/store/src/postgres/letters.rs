@@ -221,11 +221,13 @@ fn letters(rows: &[NewLetter], now: Timestamp) -> super::trip::Params<'_> {
     fn name(row: &NewLetter) -> Option<&NameKey> {
         match &row.to {
             Address::Name(name) => Some(name),
-            Address::Instance(_) => None,
+            Address::Instance(_) | Address::Token => None,
         }
     }
     let uid = |row: &NewLetter| match &row.to {
         Address::Instance(uid) => Some(uid.0),
+        // Its carrier looks up whom it is for.
+        Address::Token => Some(row.caller.uid.0),
         Address::Name(_) => None,
     };
     params![

@@ -203,6 +203,7 @@ pub(super) const fn call_kind_code(kind: CallKind) -> i16 {
         CallKind::Rollback => 15,
         CallKind::Payload => 16,
         CallKind::Reply => 17,
+        CallKind::Resume => 18,
     }
 }
 

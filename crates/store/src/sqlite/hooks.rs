@@ -14,11 +14,11 @@ use super::{
 };
 use crate::HookView;
 
-/// The columns of a hook, with its owner's name and status.
+/// The columns of a hook, with its owner's name and status. An owner without a name was deleted.
 const COLUMNS: &str =
     "hook.uid, instance.workflow, instance.id, hook.run, hook.position, since, retain_until, ended,
-    metadata, webhook, from_workflow, from_id, hook.namespace, token, instance.status, schema
-    FROM hook JOIN instance ON instance.uid = hook.uid";
+    metadata, webhook, from_workflow, from_id, hook.namespace, token, instance.status, schema, unheard
+    FROM hook LEFT JOIN instance ON instance.uid = hook.uid";
 const FREE: &str = "DELETE FROM hook WHERE uid = ?1 AND (retain_until IS NULL OR retain_until <= ?2)";
 const KEEP: &str = "UPDATE hook SET ended = 1 WHERE uid = ?1 AND retain_until IS NOT NULL";
 const DROP: &str = "DELETE FROM hook WHERE uid = ?1 AND run > 0";
@@ -27,7 +27,8 @@ const REPLACE: &str = "DELETE FROM hook WHERE namespace = ?1 AND token = ?2 AND 
     AND retain_until <= ?4";
 const INSERT: &str =
     "INSERT INTO hook (namespace, token, uid, run, position, since, retain_until, ended, metadata, webhook,
-    from_workflow, from_id, schema) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
+    from_workflow, from_id, schema, unheard) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13,
+    ?14)";
 const COUNT: &str = "UPDATE instance SET hooks = ?2, hooks_until = ?3 WHERE uid = ?1";
 const DELETED: &str = "DELETE FROM hook WHERE uid = ?1";
 
@@ -60,7 +61,11 @@ fn one(
     let mut statement = connection.prepare_cached(&format!("SELECT {COLUMNS} WHERE {condition}"))?;
     let mut rows = statement.query(values)?;
     if let Some(row) = rows.next()? {
-        loaded.hooks.insert(key(row)?, hook(row)?);
+        if row.get::<_, Option<String>>(1)?.is_some() {
+            loaded.hooks.insert(key(row)?, hook(row)?);
+        } else {
+            loaded.orphans.insert(key(row)?, column::uid(row, 0)?);
+        }
     }
     Ok(())
 }
@@ -85,6 +90,7 @@ fn hook(row: &Row<'_>) -> Result<HookRow> {
         schema: row.get::<_, Option<String>>(15)?.map(Payload::from_trusted),
         webhook: is_webhook.then(|| column::packed(row, 9, "webhook")).transpose()?,
         from: is_from.then(from).transpose()?,
+        unheard: row.get(16)?,
     })
 }
 
@@ -99,7 +105,7 @@ pub(super) fn shown(
     // Two bounds of the index, so that looking up one token reads one row.
     let sql = format!(
         "SELECT {COLUMNS} WHERE hook.namespace = ?1 AND token >= ?2 AND token <= ?4 AND token <> ?6
-         AND NOT (ended = 1 AND retain_until <= ?5) ORDER BY token LIMIT ?3"
+         AND instance.uid IS NOT NULL AND NOT (ended = 1 AND retain_until <= ?5) ORDER BY token LIMIT ?3"
     );
     let (from, to, but) = match only {
         Some(token) => (token.as_str(), token.to_string(), ""),
@@ -162,6 +168,7 @@ fn insert(connection: &Connection, (namespace, token): &TokenKey, row: &HookRow)
         row.from.as_ref().map(|from| from.workflow.as_str()),
         row.from.as_ref().map(|from| from.id.as_str()),
         row.schema.as_ref().map(Payload::as_str),
+        row.unheard,
     ];
     let inserted = connection.prepare_cached(INSERT)?.execute(values);
     inserted.map_err(|error| Fault::or_taken(error, "claiming a token"))?;

@@ -234,6 +234,8 @@ fn ties(connection: &Connection, writes: &Writes) -> Result<()> {
 fn insert(connection: &Connection, letter: &NewLetter, now: Timestamp) -> Result<()> {
     let (uid, name) = match &letter.to {
         Address::Instance(uid) => (Some(uid.0.as_bytes()), None),
+        // Its carrier looks up whom it is for.
+        Address::Token => (Some(letter.caller.uid.0.as_bytes()), None),
         Address::Name(name) => (None, Some(name)),
     };
     connection.prepare_cached(LETTER_INSERT)?.execute(params![

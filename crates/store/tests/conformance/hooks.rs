@@ -5,16 +5,17 @@ use std::sync::Arc;
 use everstep_engine::{
     Answer, Input, What,
     hook::{HookRow, ReplyKey, SentPayload},
+    letter::Said,
     rows::Needs,
     start::Start,
 };
 use everstep_protocol::{
     Call, CallKind, CallName, Fingerprint, HookId, InstanceUid, Millis, Position, Run, SessionId, Token,
     hook::{HookRetention, Registration, StartHook, Webhook, WebhookResponse},
-    journal::{Awaiting, Closed, Fact, HookOutcome, Other, Reply},
+    journal::{Awaiting, Closed, Fact, HookOutcome, Other, Outcome, Reply, Resuming, Wait},
     message::{OpenWait, Then},
 };
-use everstep_store::{ErrorKind, Replied, Store};
+use everstep_store::{ErrorKind, Queue, Replied, Store};
 
 use super::scene::{Reporting, Scene, ends, namespace, payload, sleeping, start, terminate, workflow};
 
@@ -63,12 +64,18 @@ fn creates(text: &str, force: bool) -> (CallKind, OpenWait) {
 fn sent(text: &str, hook: HookId, id: &str, value: &str) -> What {
     let payload = payload(value);
     let fingerprint = Fingerprint::of(&payload).unwrap();
-    What::Payload(SentPayload { token: token(text), hook, id: id.to_owned(), payload, fingerprint })
+    let (token, app_id, id) = (token(text), String::new(), id.to_owned());
+    What::Payload(SentPayload { token, hook, app_id, id, payload, fingerprint })
 }
 
 async fn row(scene: &Scene, text: &str) -> Option<HookRow> {
     let tokens = vec![(namespace(), token(text))];
     scene.load(Needs { tokens, ..Needs::default() }).await.rows.hooks.into_values().next()
+}
+
+async fn orphan(scene: &Scene, text: &str) -> Option<InstanceUid> {
+    let tokens = vec![(namespace(), token(text))];
+    scene.load(Needs { tokens, ..Needs::default() }).await.rows.orphans.into_values().next()
 }
 
 async fn outcomes(scene: &Scene, uid: InstanceUid) -> Vec<HookOutcome> {
@@ -122,6 +129,7 @@ pub(crate) async fn h36_a_token_taken_meanwhile_is_a_conflict(store: Arc<dyn Sto
             schema: None,
             metadata: None,
             from: None,
+            unheard: false,
         },
     );
     begin(&scene, hooked("o-1", "t", None)).await;
@@ -258,6 +266,138 @@ pub(crate) async fn h59_h70_a_token_is_moved_by_its_owner(store: Arc<dyn Store>)
     assert!(matches!(taken, Fact::TakenOver(taken) if taken.by == owner("o-2")));
     scene.on(one, terminate("op")).await;
     assert!(row(&scene, "t").await.is_some(), "the end of the one before is nothing to it");
+}
+
+/// Carries letters, one after the other, for as long as they are for somebody who exists, and answers how many were carried.
+async fn carry(scene: &Scene, most: usize) -> usize {
+    for carried in 0..most {
+        let mail = scene.store.letters(0, 1).await.unwrap();
+        let Some(posted) = mail.letters.into_iter().next() else { return carried };
+        scene.on(posted.to.unwrap(), What::Letter(posted.letter)).await;
+    }
+    most
+}
+
+/// What a claimant is given that was deleted meanwhile is nobody's: whoever claims it next has it, and the letter that comes back
+/// later takes nothing from that one.
+pub(crate) async fn h32_h55_a_token_whose_claimant_was_deleted_is_free(store: Arc<dyn Store>) {
+    let scene = Scene::new(store);
+    let delete = || What::Delete { operation: "d".to_owned(), terminate: true };
+    let by_body = scene.start("o-8").await;
+    let body = held(&scene, by_body).await;
+    for (number, text) in ["t", "u"].into_iter().enumerate() {
+        begin(&scene, hooked(&format!("a-{number}"), text, None)).await;
+        let gone = scene.start(&format!("b-{number}")).await;
+        let session = held(&scene, gone).await;
+        report(&scene, gone, session, vec![creates(text, true)]).await;
+        assert_eq!(scene.on(gone, delete()).await, Answer::Done);
+        assert_eq!(carry(&scene, 1).await, 1, "the owner moves it");
+        assert_eq!((row(&scene, text).await, orphan(&scene, text).await), (None, Some(gone)));
+        assert_eq!(scene.store.hook(&namespace(), &token(text)).await.unwrap(), None, "H50");
+        assert_eq!(scene.store.hooks(&namespace(), None, 10).await.unwrap().len(), number);
+        if number == 0 {
+            assert_eq!(begin(&scene, hooked("o-9", text, None)).await.1, Answer::Created);
+            assert_eq!(begin(&scene, hooked("o-10", text, None)).await.1, Answer::HookHeld(owner("o-9")));
+        } else {
+            report(&scene, by_body, body, vec![creates(text, false)]).await;
+        }
+        let expected = row(&scene, text).await.unwrap();
+        assert_eq!(expected.name, owner(if number == 0 { "o-9" } else { "o-8" }));
+        let posted = scene.store.letters(0, 10).await.unwrap().letters.remove(0);
+        let back = Input::Undelivered(Box::new(posted.letter), everstep_engine::letter::gone());
+        assert_eq!(scene.run(vec![back]).await.answers, [Answer::NotFound]);
+        assert_eq!(row(&scene, text).await, Some(expected));
+    }
+    // An owner that is deleted in the very batch of the next claim.
+    let (last, _) = begin(&scene, hooked("c-1", "v", Some(60_000))).await;
+    scene.on(last, terminate("op")).await;
+    let next = Input::Start(Box::new(hooked("c-2", "v", None)));
+    let ran = scene.run(vec![Input::On { instance: last, what: delete() }, next]).await;
+    assert_eq!(ran.answers, [Answer::Done, Answer::Created]);
+    assert_eq!(row(&scene, "v").await.unwrap().name, owner("c-2"));
+}
+
+/// An instance that awaits the payloads of its hook so many times, and another that claims the token by force: the letter is written.
+async fn claimed(scene: &Scene, awaits: u32) -> (InstanceUid, InstanceUid) {
+    let (one, _) = begin(scene, hooked("o-1", "t", None)).await;
+    let session = held(scene, one).await;
+    let head = scene.head(one).await;
+    let mut reporting = Reporting::of(&head, session);
+    for count in 1..=awaits {
+        let call = Call { kind: CallKind::Payload, name: CallName::new("h").unwrap(), count };
+        let wait = OpenWait::Payload(Awaiting { hook: HookId::START, token: token("t") });
+        reporting = reporting.open(sleeping(&call, wait));
+    }
+    assert_eq!(scene.on(one, reporting.then(Then::Suspend)).await, Answer::Taken);
+    assert_eq!(scene.head(one).await.waits, awaits);
+    let two = scene.start("o-2").await;
+    let session = held(scene, two).await;
+    report(scene, two, session, vec![creates("t", true)]).await;
+    (one, two)
+}
+
+/// Whoever wrote the letter, or took it, dies before anything else has happened: what it was about is in the store.
+pub(crate) async fn h66_a_crash_between_claim_and_wake_heals(store: Arc<dyn Store>) {
+    let scene = Scene::new(Arc::clone(&store));
+    let (one, two) = claimed(&scene, 1).await;
+    // A scene sends nothing: each of these is another coordinator that knows nothing of the one before.
+    let scene = Scene::new(Arc::clone(&store));
+    assert_eq!(row(&scene, "t").await.unwrap().owner, one);
+    assert_eq!(carry(&scene, 1).await, 1);
+    let scene = Scene::new(Arc::clone(&store));
+    let moved = row(&scene, "t").await.unwrap();
+    assert_eq!((moved.owner, moved.from, moved.unheard), (two, Some(owner("o-1")), true));
+    let queue = Queue::Run(namespace(), workflow("orders"));
+    let offered = async || {
+        let offers = store.offer(std::slice::from_ref(&queue), 100, Millis(0)).await.unwrap();
+        offers.rows.iter().any(|(_, uid, _)| *uid == one)
+    };
+    // It is offered until somebody has it, who then reads what has happened.
+    assert!(offered().await && offered().await);
+    held(&scene, one).await;
+    assert!(!offered().await);
+    let facts: Vec<_> = scene.journal(one).await.into_iter().map(|entry| entry.fact).collect();
+    let [.., Fact::TakenOver(taken), Fact::Fired { .. }] = &facts[..] else { panic!("{facts:?}") };
+    assert_eq!(taken.by, owner("o-2"));
+    assert_eq!(carry(&scene, 1).await, 1, "the claimant is told once more by whoever comes");
+    assert_eq!(outcomes(&scene, two).await.len(), 1);
+}
+
+/// However many awaits there are: none is left that nothing can end.
+pub(crate) async fn h60_a_takeover_ends_every_await(store: Arc<dyn Store>) {
+    let scene = Scene::new(store);
+    let (one, _) = claimed(&scene, 40).await;
+    assert_eq!(carry(&scene, 1).await, 1);
+    assert_eq!(scene.head(one).await.waits, 0);
+    let fired = scene.journal(one).await.into_iter().filter(|entry| matches!(entry.fact, Fact::Fired { .. }));
+    assert_eq!(fired.count(), 40);
+}
+
+/// A payload for whoever has a token is a letter without an addressee: its carrier looks that up. Which call it is of comes back.
+pub(crate) async fn h45_w22_a_letter_to_whoever_has_a_token_is_kept_and_taken(store: Arc<dyn Store>) {
+    let scene = Scene::new(store);
+    let (owns, _) = begin(&scene, hooked("o-1", "t:é/1", None)).await;
+    let sender = scene.start("o-2").await;
+    let session = held(&scene, sender).await;
+    let payload = payload(r#"{"é":1.50,"z":"\u0000"}"#);
+    let fingerprint = Fingerprint::of(&payload).unwrap();
+    let asked = Resuming { token: token("t:é/1"), payload, fingerprint };
+    report(&scene, sender, session, vec![(CallKind::Resume, OpenWait::Resume(asked.clone()))]).await;
+    let Fact::Opened(opened) = scene.journal(sender).await.pop().unwrap().fact else { panic!() };
+    assert_eq!(opened.wait, Wait::Resume(asked.clone()));
+    let posted = scene.store.letters(0, 10).await.unwrap().letters.remove(0);
+    assert_eq!(
+        (posted.to, &posted.name, posted.letter.caller.call),
+        (Some(sender), &None, opened.call.hash())
+    );
+    let Said::Resume { namespace: of, sent } = posted.letter.said.clone() else { panic!("{posted:?}") };
+    assert_eq!((of, &sent.token, &sent.payload), (namespace(), &asked.token, &asked.payload));
+    assert_eq!(scene.on(owns, What::Letter(posted.letter)).await, Answer::Done);
+    assert_eq!(carry(&scene, 1).await, 1);
+    let Fact::Returned(returned) = scene.journal(sender).await.pop().unwrap().fact else { panic!() };
+    let Outcome::Succeeded(output) = returned.outcome else { panic!("{returned:?}") };
+    assert_eq!(output.decode::<Other>().unwrap(), owner("o-1"));
+    assert_eq!((scene.head(owns).await.events, scene.head(sender).await.waits), (1, 0));
 }
 
 pub(crate) async fn p31_a_restart_takes_back_what_is_kept(store: Arc<dyn Store>) {

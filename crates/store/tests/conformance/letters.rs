@@ -40,6 +40,7 @@ fn child(id: &str, detached: bool) -> OpenWait {
         input,
         detached,
         only_started: false,
+        hook: None,
     })
 }
 

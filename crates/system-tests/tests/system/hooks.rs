@@ -6,7 +6,11 @@ use std::time::Duration;
 use everstep::{Error, Hook, Registry, Step, Workflow};
 use everstep_broker::Properties;
 use everstep_coordinator::{ResumeRequest, Resumed, http};
-use everstep_protocol::{Namespace, Payload, Token, hook::StartHook, start::StartOutcome};
+use everstep_engine::{Writes, hook::HookRow, rows::Needs};
+use everstep_protocol::{
+    HookId, InstanceUid, Namespace, Payload, Position, Run, Timestamp, Token, hook::StartHook,
+    journal::Other, start::StartOutcome,
+};
 use everstep_store::StatusWord;
 use everstep_system_tests::{World, on_both};
 use tokio::{
@@ -175,6 +179,93 @@ on_both! {
         waits("three").await;
         assert_eq!(accepted(&resume(&world, "t", "3", "0").await), "three");
         assert_eq!(world.end("newest", "three").await.output::<String>(), "[]");
+    }
+
+    /// A start with a token and a resume by token, in workflow code, while a worker dies: one is started, and all others reach it.
+    async fn h28_h33_h48_of_many_workflows_one_starts_the_run_and_the_others_are_routed_to_it(setup) {
+        let registry = || reader(11).workflow_fn("route", |cx: Workflow, number: u64| async move {
+            for _ in 0..3 {
+                let start = cx.child::<()>("start", "reader", "t").token("t").retention("1 day").detached().start();
+                match start.await {
+                    Ok(started) => return Ok((true, started.id().to_owned())),
+                    Err(error) if error.hook_conflict().is_some() => {}
+                    Err(error) => return Err(error),
+                }
+                if let Some(owner) = cx.resume_hook("tell", "t", number).await? {
+                    return Ok((false, owner.id().to_owned()));
+                }
+            }
+            Err(Error::permanent("the token went from hand to hand"))
+        });
+        let mut world = setup.serve(registry()).await;
+        for number in 0..12_u64 {
+            world.begin("route", &format!("r-{number}"), &number).await;
+            if number == 5 {
+                world.crash_worker(0).await;
+                world.add_worker(registry()).await;
+            }
+        }
+        let (mut started, mut told, mut ids) = (Vec::new(), Vec::new(), std::collections::BTreeSet::new());
+        for number in 0..12_u64 {
+            let (has_started, id) = world.end("route", &format!("r-{number}")).await.output::<(bool, String)>();
+            if has_started { started.push(number) } else { told.push(number) }
+            ids.insert(id);
+        }
+        assert_eq!((started.len(), ids.len()), (1, 1), "{ids:?}");
+        let mut got = numbers(&world, ids.first().expect("one was started")).await;
+        got.sort_unstable();
+        assert_eq!(got, told, "each payload comes once");
+    }
+
+    /// The resume id of a message is its id among those of its application.
+    async fn h48_two_producers_that_count_alike_are_apart(setup) {
+        let world = setup.serve(reader(3)).await;
+        world.begin("reader", "one", "t").await;
+        waits(&world, "one").await;
+        let message = |app: Option<&str>| Properties {
+            message_id: Some("1".to_owned()),
+            app_id: app.map(str::to_owned),
+            content_type: Some("application/json".to_owned()),
+            ..Properties::default()
+        };
+        for (app, payload) in [(Some("shop"), 7), (Some("shop"), 7), (Some("crm"), 8), (None, 9)] {
+            world.publish_event(format!(r#"{{"token":"t","payload":{payload}}}"#), message(app)).await;
+        }
+        assert_eq!(numbers(&world, "one").await, [7, 8, 9]);
+    }
+
+    /// The answer that a claimant is owed that was deleted meanwhile may be long under way. Till then its row is nobody's.
+    async fn h32_h55_a_token_that_was_handed_to_nobody_is_free_for_starts_and_bodies(setup) {
+        let world = setup.serve(reader(1)).await;
+        let hooks = ["t", "u"].map(|text| {
+            let row = HookRow {
+                owner: InstanceUid::generate(),
+                name: Other { workflow: "reader".parse().expect("a name"), id: "gone".parse().expect("an id") },
+                id: HookId { run: Run(1), position: Position(2) },
+                since: Timestamp(1),
+                retain_until: None,
+                ended: false,
+                webhook: None,
+                metadata: None,
+                from: None,
+                schema: None,
+                unheard: false,
+            };
+            ((Namespace::default(), token(text)), row)
+        });
+        let writes = Writes { hooks: hooks.to_vec(), ..Writes::default() };
+        world.store().transact(Needs::default(), Box::new(move |_| writes)).await.expect("it is written");
+        let mut request = world.request("reader", Some("one"), "t");
+        request.hook = Some(StartHook::new(token("t")));
+        let handle = world.handle();
+        let started = tokio::time::timeout(Duration::from_secs(20), handle.start(request));
+        assert_eq!(started.await.expect("nothing conflicts").expect("it is decided").outcome, StartOutcome::Created);
+        world.begin("reader", "two", "u").await;
+        waits(&world, "two").await;
+        for (text, id) in [("t", "one"), ("u", "two")] {
+            assert_eq!(accepted(&resume(&world, text, "1", "7").await), id);
+            assert_eq!(numbers(&world, id).await, [7]);
+        }
     }
 
     async fn t20_h58_a_webhook_answers_anybody_as_its_workflow_says(setup) {

@@ -191,6 +191,89 @@ fn h40_hooks_come_to_the_same_wherever_the_worker_crashes() {
     assert!(report.points.len() > 5, "{report:?}");
 }
 
+/// Starts the sum of a token, or hands its number to the one that has it.
+async fn route(cx: Workflow, n: u64) -> Result<(String, String), Error> {
+    let start = cx.child::<u64>("start", "sum", "t").token("t").retention("1 day").detached().start();
+    match start.await {
+        Ok(started) => Ok(("started".to_owned(), started.id().to_owned())),
+        Err(error) if error.hook_conflict().is_some() => match cx.resume_hook("tell", "t", n).await? {
+            Some(owner) => Ok(("told".to_owned(), owner.id().to_owned())),
+            None => Ok(("knows".to_owned(), error.message().to_owned())),
+        },
+        Err(error) => Err(error),
+    }
+}
+
+/// Starts and resumes are letters: whatever is lost on the way is done once.
+#[test]
+fn h28_h33_h48_what_workflows_start_and_resume_comes_to_the_same_wherever_a_worker_crashes() {
+    let report = crash_everywhere(|| {
+        (kit().workflow_fn("route", route), async |kit: Kit| {
+            let mut came = Vec::new();
+            for (n, id) in [(3u64, "one"), (4, "two"), (0, "three")] {
+                let run = kit.start_instance_as("route", id, &n).await.unwrap();
+                came.push(run.result::<(String, String)>().await.unwrap());
+            }
+            let sum = kit.instance("sum", &came[0].1).unwrap();
+            assert!(came.iter().all(|(_, id)| *id == came[0].1), "{came:?}");
+            let words: Vec<_> = came.into_iter().map(|(word, _)| word).collect();
+            (words, sum.result::<u64>().await.unwrap())
+        })
+    });
+    assert!(report.points.len() > 5, "{report:?}");
+}
+
+#[test]
+fn h28_h33_workflows_start_or_tell_whoever_has_the_token() {
+    kit().workflow_fn("route", route).run(async |kit| {
+        let routed = async |n: u64| {
+            let run = kit.start_instance("route", &n).await.unwrap();
+            run.result::<(String, String)>().await.unwrap()
+        };
+        let (word, id) = routed(3).await;
+        assert_eq!(word, "started");
+        for n in [4, 5, 0] {
+            assert_eq!(routed(n).await, ("told".to_owned(), id.clone()));
+        }
+        assert_eq!(kit.instance("sum", &id).unwrap().result::<u64>().await.unwrap(), 9);
+        // The guard of its hook has let the token go, so that the next is the first again.
+        let (word, next) = routed(1).await;
+        assert!(word == "started" && next != id);
+        kit.resume("t", &0u64).await.unwrap().unwrap();
+    });
+}
+
+/// A cancel ends one await and no more: what comes for the hook until the deadline is received.
+#[test]
+fn h52_p30_payloads_go_on_after_a_cancel() {
+    let tidy = async |cx: Workflow, token: String| {
+        let hook: Hook<u64> = cx.hook("numbers").token(token).create()?;
+        let mut payloads = hook.payloads();
+        let (mut got, mut cancels) = (Vec::new(), 0);
+        while let Some(payload) = payloads.next().await {
+            match payload {
+                Ok(0) => hook.dispose().await,
+                Ok(n) => got.push(n),
+                Err(error) if error.is_cancelled() => cancels += 1,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok::<_, Error>((got, cancels))
+    };
+    TestKit::new().workflow_fn("tidy", tidy).run(async |kit| {
+        let run = kit.start_instance("tidy", "t").await.unwrap();
+        run.reaches(Status::Waiting).await.unwrap();
+        kit.resume("t", &1).await.unwrap().unwrap();
+        kit.settle().await.unwrap();
+        run.cancel("enough").await.unwrap();
+        kit.settle().await.unwrap();
+        for n in [2, 3, 0] {
+            kit.resume("t", &n).await.unwrap().unwrap();
+        }
+        assert_eq!(run.result::<(Vec<u64>, u32)>().await.unwrap(), (vec![1, 2, 3], 1));
+    });
+}
+
 #[test]
 fn p42_what_cannot_be_asked_is_refused() {
     kit().run(async |kit| {

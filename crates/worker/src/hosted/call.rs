@@ -13,7 +13,7 @@ use everstep_engine::{
 use everstep_protocol::{
     Attempt, Call, CallKind, Epoch, Failure, FailureKind, Fingerprint, InstanceUid, Millis, Payload, Policy,
     Position, StepKey, Timestamp,
-    journal::{Child, Marks, Remote, Sending, Withdrawn},
+    journal::{Child, Marks, Remote, Resuming, Sending, Withdrawn},
     key::keys_of,
     limits::Limits,
     message::{AttemptEnd, AttemptOutcome, Intent, Open, OpenWait},
@@ -60,6 +60,7 @@ impl Known {
             Spec::Remote(remote) => &remote.input,
             Spec::Child(child) => &child.input,
             Spec::Send(event) => &event.payload,
+            Spec::Resume(resume) => &resume.payload,
             Spec::Sleep(_)
             | Spec::SleepUntil(_)
             | Spec::Event(_)
@@ -72,7 +73,7 @@ impl Known {
         };
         let has_input = matches!(
             made.call.kind,
-            CallKind::Step | CallKind::Compensation | CallKind::Child | CallKind::Send
+            CallKind::Step | CallKind::Compensation | CallKind::Child | CallKind::Send | CallKind::Resume
         );
         let takes_back = made.call.kind == CallKind::Compensation;
         let mut refused = None;
@@ -127,6 +128,7 @@ impl Known {
             Spec::Child(_) => Input::Child(self.fingerprint),
             Spec::Instance(_) => Input::Instance,
             Spec::Send(_) => Input::Send(self.fingerprint),
+            Spec::Resume(_) => Input::Resume(self.fingerprint),
             Spec::Hook(hook) => Input::Hook(hook.token.clone()),
             Spec::Payload(awaiting) => Input::Payload(awaiting.hook),
             Spec::Reply(reply) => Input::Reply(reply.id.clone()),
@@ -195,6 +197,7 @@ impl Known {
                 fingerprint: self.fingerprint,
                 detached: child.detached,
                 only_started: child.only_started,
+                hook: child.hook.clone(),
             }),
             Spec::Instance(other) => OpenWait::Instance(other.clone()),
             Spec::Hook(hook) => OpenWait::Hook(hook.clone()),
@@ -205,6 +208,11 @@ impl Known {
                 kind: event.kind.clone(),
                 key: event.key.clone(),
                 payload: event.payload.clone(),
+                fingerprint: self.fingerprint,
+            }),
+            Spec::Resume(resume) => OpenWait::Resume(Resuming {
+                token: resume.token.clone(),
+                payload: resume.payload.clone(),
                 fingerprint: self.fingerprint,
             }),
             Spec::Rollback { failure, steps } => {
@@ -345,6 +353,7 @@ impl Known {
             | Spec::Child(_)
             | Spec::Instance(_)
             | Spec::Send(_)
+            | Spec::Resume(_)
             | Spec::Hook(_)
             | Spec::Payload(_)
             | Spec::Reply(_)
@@ -397,11 +406,12 @@ fn null_keys() -> (StepKey, Fingerprint) {
     *NULL
 }
 
-/// What another instance would not take: the input of a child, or an event's payload, that is over its limit (rule P4).
+/// What another instance would not take: the input of a child, or the payload of an event or hook, that is over its limit (rule P4).
 fn too_large_for_others(spec: &Spec, limits: &Limits) -> Option<Failure> {
     let (what, bytes, limit) = match spec {
         Spec::Child(child) => ("the input", child.input.len() as u64, limits.input_bytes),
         Spec::Send(event) => ("the payload", event.payload.len() as u64, limits.event_bytes),
+        Spec::Resume(resume) => ("the payload", resume.payload.len() as u64, limits.event_bytes),
         _ => return None,
     };
     let message =

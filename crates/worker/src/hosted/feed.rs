@@ -117,6 +117,7 @@ impl Hosted {
                     Wait::Child(_)
                     | Wait::Instance(_)
                     | Wait::Send(_)
+                    | Wait::Resume(_)
                     | Wait::Hook(_)
                     | Wait::Reply(_)
                     | Wait::Payload(_) => (None, false),

@@ -403,6 +403,7 @@ const fn is_at_once(wait: &OpenWait) -> bool {
         | OpenWait::Child(_)
         | OpenWait::Instance(_)
         | OpenWait::Payload(_)
+        | OpenWait::Resume(_)
         | OpenWait::Send(_) => false,
     }
 }
@@ -420,6 +421,7 @@ fn due(wait: &OpenWait, now: Timestamp) -> Option<Timestamp> {
         | OpenWait::Payload(_)
         | OpenWait::Reply(_)
         | OpenWait::Send(_)
+        | OpenWait::Resume(_)
         | OpenWait::Rollback { .. } => None,
     }
 }

@@ -1,9 +1,9 @@
 //! Calls of other instances, as a worker replays and reports them (rule P36): children, ends, events. Not: what the others do.
 
-use everstep_engine::letter::{Said, failed, refusal};
+use everstep_engine::letter::{Said, failed, held, nobody, refusal};
 use everstep_protocol::{
     Failure, FailureKind, Payload,
-    journal::{Fact, Outcome, ParkCode},
+    journal::{Fact, Other, Outcome, ParkCode},
 };
 use everstep_sdk::{Error, Registry, Step, Undo, Workflow};
 use everstep_worker::hosted::Finish;
@@ -234,4 +234,37 @@ fn p36_an_end_gives_up_a_child_whose_start_was_under_way() {
     rig.output::<()>();
     let words = rig.words();
     assert_eq!(words[words.len() - 3..], ["opened c1", "closed c1", "ended"], "{words:?}");
+}
+
+#[test]
+fn h28_h45_calls_of_tokens_suspend_and_replay() {
+    let mut rig = Rig::new(Registry::new().workflow_fn("w", |cx: Workflow, (): ()| async move {
+        let start = cx.child::<()>("start", "orders", 17).token("order:17").metadata(&"m").detached().start();
+        let error = start.await.unwrap_err();
+        let owner = error.hook_conflict().map(|conflict| conflict.owner.id);
+        let accepted = cx.resume_hook("tell", "order:17", 17).await?.map(|other| other.id().to_owned());
+        let nobody = cx.resume_hook("tell", "order:17", 18).await?.is_none();
+        Ok::<_, Error>((owner, accepted, nobody))
+    }));
+    let owner = Other { workflow: "orders".parse().unwrap(), id: "o-9".parse().unwrap() };
+    let name = r#"{"workflow":"orders","id":"o-9"}"#;
+    for outcome in [failed(held(&owner)), gave(name), failed(nobody())] {
+        answered(&mut rig, outcome);
+        assert_eq!(rig.finished.last(), Some(&Finish::Suspended), "it holds no slot while it waits");
+    }
+    let came = rig.output::<(Option<String>, Option<String>, bool)>();
+    assert_eq!(came, (Some("o-9".to_owned()), Some("o-9".to_owned()), true));
+    let said: Vec<_> = rig.co.mail.iter().map(|letter| letter.said.clone()).collect();
+    let Said::Start { child, .. } = &said[0] else { panic!("{said:?}") };
+    let hook = child.hook.clone().unwrap();
+    assert_eq!((hook.token.as_str(), hook.metadata.unwrap().as_str()), ("order:17", "\"m\""));
+    let ids = |said: &Said| match said {
+        Said::Resume { sent, .. } => {
+            (sent.token.to_string(), sent.payload.as_str().to_owned(), sent.id.clone())
+        }
+        other => panic!("{other:?}"),
+    };
+    let [first, second] = [ids(&said[1]), ids(&said[2])];
+    assert_eq!((first.0.as_str(), first.1.as_str(), second.1.as_str()), ("order:17", "17", "18"));
+    assert_ne!(first.2, second.2, "each call is a payload of its own");
 }

@@ -122,7 +122,8 @@ impl Coordinator {
             (row.owner, row.id)
         };
         let fingerprint = Fingerprint::of(&payload).unwrap();
-        let sent = SentPayload { token, hook, id: id.to_owned(), payload, fingerprint };
+        let sent =
+            SentPayload { token, hook, app_id: String::new(), id: id.to_owned(), payload, fingerprint };
         self.on(owner, What::Payload(sent))
     }
 
@@ -163,6 +164,7 @@ impl Coordinator {
             metadata: None,
             schema: None,
             from: None,
+            unheard: false,
         };
         self.rows.hooks.insert(("default".parse().unwrap(), token.parse().unwrap()), row);
     }

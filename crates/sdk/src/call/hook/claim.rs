@@ -3,15 +3,13 @@
 use std::time::{Duration, SystemTime};
 
 use everstep_protocol::duration::IntoMillis;
-use everstep_protocol::hook::{HOOK_TAKEN, HookRetention};
+use everstep_protocol::hook::{HOOK_CONFLICT, HOOK_TAKEN, HookRetention};
 use everstep_protocol::{Millis, Timestamp, journal::Other};
 use serde::{Deserialize, Serialize};
 
 use crate::call::{Instance, IntoTimestamp};
+use crate::host::Shared;
 use crate::{Error, Workflow};
-
-/// The name of the error of a token that another instance has.
-const CONFLICT: &str = "HookConflict";
 
 /// An instance that has a token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,7 +29,7 @@ impl Owner {
     }
 }
 
-/// An await failed because another instance has the token (rule H37). From [`Error::hook_conflict`].
+/// An await, or the start of a child, failed because another instance has the token (rules H32, H37). From [`Error::hook_conflict`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HookConflict {
@@ -59,11 +57,13 @@ struct Claimant {
 /// The error of an await whose token another instance has.
 pub(super) fn conflict(what: &str, owner: &Other) -> Error {
     let Other { workflow, id } = owner;
-    Error::permanent(format_args!("{what}: {workflow}/{id} has the token")).named(CONFLICT).with_data(owner)
+    Error::permanent(format_args!("{what}: {workflow}/{id} has the token"))
+        .named(HOOK_CONFLICT)
+        .with_data(owner)
 }
 
 impl Error {
-    /// Another instance has the token of the hook that was awaited (rule H37): which one.
+    /// Another instance has the token of the hook that was awaited, or that a child was to be started with (rules H32, H37): which one.
     ///
     /// ```
     /// # use everstep_sdk::{Error, Workflow};
@@ -77,7 +77,7 @@ impl Error {
     /// ```
     #[must_use]
     pub fn hook_conflict(&self) -> Option<HookConflict> {
-        let owner = (self.name() == CONFLICT).then(|| self.data::<Owner>())??;
+        let owner = (self.name() == HOOK_CONFLICT).then(|| self.data::<Owner>())??;
         Some(HookConflict { owner })
     }
 
@@ -86,6 +86,17 @@ impl Error {
     pub fn hook_taken(&self) -> Option<HookTaken> {
         let Claimant { instance, hook } = (self.name() == HOOK_TAKEN).then(|| self.data())??;
         Some(HookTaken { claimant: instance, hook })
+    }
+}
+
+/// A retention that is over is refused before anybody is asked (rule H30).
+pub(in crate::call) fn check_moment(shared: &Shared, retention: Option<HookRetention>) -> Result<(), String> {
+    let now = shared.lock().now;
+    match retention.map(|retention| retention.until(now)) {
+        Some(until) if until <= now => {
+            Err(format!("retention {until} is refused, it must end in the future"))
+        }
+        Some(_) | None => Ok(()),
     }
 }
 

@@ -7,7 +7,7 @@ use everstep_protocol::hook::{HookRetention, Registration, Webhook, check_metada
 use everstep_protocol::{FailureKind, Payload, Token};
 use serde::Serialize;
 
-use super::{Core, Hook, IntoRetention};
+use super::{Core, Hook, IntoRetention, check_moment};
 use crate::Error;
 use crate::call::Pending;
 use crate::host::{Created, Numbered, Shared};
@@ -58,16 +58,7 @@ impl<T> HookCall<T> {
 
     /// What whoever looks the token up reads: any value of at most 16 KiB of JSON.
     pub fn metadata(mut self, metadata: &impl Serialize) -> Self {
-        match Payload::encode(metadata) {
-            Ok(metadata) => match check_metadata(&metadata) {
-                Ok(()) => self.asked.metadata = Some(metadata),
-                Err(error) => self.pending.refuse(FailureKind::Invalid, error),
-            },
-            Err(error) => {
-                self.pending
-                    .refuse(FailureKind::Unserialisable, format_args!("recording the metadata: {error}"));
-            }
-        }
+        self.asked.metadata = encode_metadata(&mut self.pending, metadata);
         self
     }
 
@@ -151,7 +142,7 @@ impl<T> HookCall<T> {
         if let Some(contradiction) = registration.contradiction() {
             return Err(refused(&contradiction));
         }
-        check_moment(&shared, &registration).map_err(|reason| refused(&reason))?;
+        check_moment(&shared, registration.retention).map_err(|reason| refused(&reason))?;
         let number = numbered.number;
         match create(&shared, numbered, registration) {
             Ok(()) => {
@@ -162,15 +153,15 @@ impl<T> HookCall<T> {
     }
 }
 
-/// A retention that is over is refused before anybody is asked (rule H30).
-fn check_moment(shared: &Shared, registration: &Registration) -> Result<(), String> {
-    let now = shared.lock().now;
-    match registration.retention.map(|retention| retention.until(now)) {
-        Some(until) if until <= now => {
-            Err(format!("retention {until} is refused, it must end in the future"))
-        }
-        Some(_) | None => Ok(()),
-    }
+/// The metadata of a hook as it is recorded; a call whose metadata cannot be is refused.
+pub(in crate::call) fn encode_metadata(pending: &mut Pending, metadata: &impl Serialize) -> Option<Payload> {
+    let encoded = Payload::encode(metadata)
+        .map_err(|error| {
+            pending.refuse(FailureKind::Unserialisable, format_args!("recording the metadata: {error}"));
+        })
+        .ok()?;
+    check_metadata(&encoded).map_err(|error| pending.refuse(FailureKind::Invalid, error)).ok()?;
+    Some(encoded)
 }
 
 fn create(shared: &Shared, numbered: Numbered, registration: Registration) -> Result<(), String> {

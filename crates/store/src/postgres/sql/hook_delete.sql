@@ -1,5 +1,5 @@
--- Deletes tokens (namespace $1, token $2) of instances ($3). Without $4 their owners let go of them, whose heads are locked. With it
--- these have ended and the retention is over at $4, for whoever claims them: nobody holds a lock of theirs, so what an instance that
+-- Deletes tokens (namespace $1, token $2) of instances ($3). Without $4 their owners let go of them, whose heads are locked, or
+-- were deleted. With it these have ended and the retention is over at $4, for whoever claims them: nobody holds a lock of theirs, so what an instance that
 -- is run again has taken back meanwhile stays, and the insert that follows fails.
 -- Index: hook_pkey, then Tid Scan.
 DELETE FROM hook

@@ -2,7 +2,7 @@
 -- bounds of the index, so that looking up one token reads one row.
 -- Indexes: hook_pkey, instance_pkey.
 SELECT 0::bigint, h.instance, i.workflow, i.name, h.run, h.position, h.since, h.retain_until, h.ended, h.metadata, h.webhook,
-       h.from_workflow, h.from_name, h.schema, h.namespace, h.token, i.status
+       h.from_workflow, h.from_name, h.schema, h.unheard, h.namespace, h.token, i.status
 FROM (
     SELECT * FROM hook t
     WHERE t.namespace = $1::text AND t.token >= $2::text AND t.token <= $4::text AND t.token <> $5::text

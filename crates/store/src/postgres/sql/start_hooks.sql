@@ -2,7 +2,7 @@
 -- whose retention ends at this moment.
 -- Indexes: hook_by_instance, instance_pkey.
 SELECT 0::bigint, h.instance, i.workflow, i.name, h.run, h.position, h.since, h.retain_until, h.ended, h.metadata, h.webhook,
-       h.from_workflow, h.from_name, h.schema, h.namespace, h.token
+       h.from_workflow, h.from_name, h.schema, h.unheard, h.namespace, h.token
 FROM unnest($1::uuid[]) AS k (instance)
 CROSS JOIN LATERAL (
     SELECT * FROM hook t WHERE t.instance = k.instance AND t.run = 0 LIMIT 1 FOR UPDATE

@@ -1,0 +1,129 @@
+//! A coordinator without its loop, for tests: what it is sent waits until the test gives it its turn, so that something else can
+//! happen just before.
+
+use std::{path::PathBuf, sync::Arc};
+
+use everstep_broker::MemoryBroker;
+use everstep_engine::{
+    Head, Input, Writes,
+    hook::{HookEnd, HookRow, TokenKey},
+    rows::Needs,
+    start::{NameKey, Start},
+};
+use everstep_protocol::{
+    Fingerprint, HookId, Incarnation, InstanceUid, Namespace, Payload, Position, Run, hook::StartHook,
+    journal::Other,
+};
+use everstep_store::{Store, sqlite::SqliteStore};
+
+use crate::{
+    Settings, SystemChance,
+    arrival::Arrival,
+    handle::Handle,
+    shared::{Ends, Shared},
+    turn::turn,
+};
+
+pub(crate) struct Rehearsal {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) ends: Ends,
+    dir: PathBuf,
+}
+
+impl Rehearsal {
+    pub(crate) fn new() -> Self {
+        let dir = std::env::temp_dir().join(format!("everstep-rehearsal-{}", uuid::Uuid::now_v7()));
+        let store = Arc::new(SqliteStore::open(&dir.join("everstep.db")).expect("it opens"));
+        let broker = Arc::new(MemoryBroker::new().connection());
+        let (shared, ends) =
+            Shared::new(store, broker, Settings::default(), Incarnation(1), Arc::new(SystemChance));
+        Self { shared: Arc::new(shared), ends, dir }
+    }
+
+    pub(crate) fn handle(&self) -> Handle {
+        Handle { shared: Arc::clone(&self.shared) }
+    }
+
+    pub(crate) fn store(&self) -> &Arc<dyn Store> {
+        &self.shared.store
+    }
+
+    /// What was sent next; it waits for its turn.
+    pub(crate) async fn next(&mut self) -> Arrival {
+        self.ends.arrivals.recv().await.expect("the sender lives as long")
+    }
+
+    pub(crate) async fn turn(&self, arrival: Arrival) {
+        let finished = turn(Arc::clone(&self.shared), vec![arrival]).await;
+        assert!(finished.again.is_empty(), "nobody else is there");
+    }
+
+    /// Starts an instance, with this token if any.
+    pub(crate) async fn start(&self, id: &str, token: Option<&str>) -> InstanceUid {
+        let start = start(id, token);
+        let uid = start.uid;
+        self.turn(Arrival::new(Input::Start(Box::new(start)))).await;
+        assert_eq!(self.store().find(&named(id)).await.expect("it is looked up"), Some(uid));
+        uid
+    }
+
+    /// The token goes to the second of these from the first, as by force.
+    pub(crate) async fn take_over(&self, token: &str, (old, old_id): (InstanceUid, &str), new: InstanceUid) {
+        let key: TokenKey = (Namespace::default(), token.parse().expect("a token"));
+        let view =
+            self.store().hook(&key.0, &key.1).await.expect("it is looked up").expect("somebody has it");
+        let from = Some(Other { workflow: named(old_id).workflow, id: named(old_id).id });
+        let id = HookId { run: Run(1), position: Position(2) };
+        let hooks = vec![(key.clone(), HookRow { owner: new, id, from, ..view.hook })];
+        let hook_deletes = vec![(key, old, HookEnd::Own)];
+        self.write(Writes { hooks, hook_deletes, ..Writes::default() }).await;
+    }
+
+    pub(crate) async fn write(&self, writes: Writes) {
+        let written = self.store().transact(Needs::default(), Box::new(move |_| writes));
+        written.await.expect("it is written");
+    }
+
+    pub(crate) async fn head(&self, uid: InstanceUid) -> Head {
+        let (send, receive) = std::sync::mpsc::channel();
+        let decide = move |loaded: everstep_engine::batch::Loaded| {
+            send.send(loaded.heads[&uid].clone()).expect("it is asked for");
+            Writes::default()
+        };
+        let needs = Needs { heads: vec![uid], ..Needs::default() };
+        self.store().transact(needs, Box::new(decide)).await.expect("it is loaded");
+        receive.recv().expect("it was loaded")
+    }
+}
+
+impl Drop for Rehearsal {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.dir));
+    }
+}
+
+pub(crate) fn named(id: &str) -> NameKey {
+    NameKey {
+        namespace: Namespace::default(),
+        workflow: "fulfil".parse().expect("a name"),
+        id: id.parse().expect("an id"),
+    }
+}
+
+pub(crate) fn start(id: &str, token: Option<&str>) -> Start {
+    let token = token.map(|token| token.parse().expect("a token"));
+    Start {
+        uid: InstanceUid::generate(),
+        name: named(id),
+        input: Payload::null(),
+        fingerprint: Fingerprint::of(&Payload::null()).expect("null has a canonical form"),
+        seed: [0; 32],
+        retention: everstep_engine::retention::Own::default(),
+        pin: None,
+        strict: false,
+        attributes: Vec::new(),
+        message: None,
+        letter: None,
+        hook: token.map(StartHook::new),
+    }
+}
