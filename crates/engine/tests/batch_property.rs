@@ -427,7 +427,7 @@ fn the_model_world_reaches_every_state() {
     use proptest::strategy::ValueTree;
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let mut seen = std::collections::BTreeMap::<&str, u32>::new();
-    for _ in 0..300 {
+    for _ in 0..400 {
         let batches = choices().new_tree(&mut runner).unwrap().current();
         let (mut world, mut store) = (World::default(), world_with_room(2));
         for choice in batches.into_iter().flatten() {
