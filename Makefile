@@ -16,7 +16,7 @@ export CARGO_TARGET_DIR := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/everstep/targe
 LOCKED := --locked
 endif
 
-# Options for the command behind demo, fleet and bench: make fleet ARGS="--help"
+# Options for the command behind demo, fleet, ledger-proof and bench: make fleet ARGS="--help"
 ARGS ?=
 
 .PHONY: help
@@ -31,6 +31,11 @@ demo: ## Run the demo: one process, nothing to install
 fleet: services-up ## Run 1,000 orders on a fleet of real processes, with PostgreSQL and RabbitMQ
 	cargo build --release $(LOCKED) --workspace --bins
 	eval "$$($(SERVICES) env)"; cargo run --release -q $(LOCKED) -p everstep-fleet-demo --bin fleet -- $(ARGS)
+
+.PHONY: ledger-proof
+ledger-proof: services-up ## Run 100,000 steps under kills and count every effect
+	cargo build --release $(LOCKED) --workspace --bins
+	eval "$$($(SERVICES) env)"; cargo run --release -q $(LOCKED) -p everstep-ledger-proof -- $(ARGS)
 
 .PHONY: bench
 bench: services-up ## Measure throughput and latency
