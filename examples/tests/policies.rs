@@ -152,7 +152,7 @@ struct KitFront<'a> {
 }
 
 #[test]
-fn h33_every_caller_ends_as_starter_with_its_order_delivered_or_knowing_the_holder() {
+fn h33_h34_every_caller_ends_as_starter_with_its_order_delivered_or_knowing_the_holder() {
     kit().run(async |kit| {
         let front = KitFront { kit: &kit, workflow: "following", calls: 0.into() };
         let started = start_or_route(&front, &order("Elm Street")).await.unwrap();

@@ -204,7 +204,7 @@ fn candidate(error: &everstep::client::Error, wanted: StartStage) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn h26_h27_a_start_whose_answer_is_lost_is_unknown_and_can_be_made_again() {
+async fn h26_h27_h47_a_start_whose_answer_is_lost_is_unknown_and_can_be_made_again() {
     let dir = tempfile::tempdir().unwrap();
     let everstep = system(&dir).await;
     let url = served(&everstep).await;

@@ -91,7 +91,7 @@ suites! {
     hooks::{
         h01_h02_a_token_has_one_owner_which_every_loser_is_told,
         h36_a_token_taken_meanwhile_is_a_conflict,
-        h12_h16_h19_what_has_no_retention_is_free_at_the_end,
+        h12_h15_h16_h19_what_has_no_retention_is_free_at_the_end,
         h17_h19_what_is_kept_is_looked_up_until_its_time,
         h06_h41_h48_payloads_are_kept_and_come_in_order,
         h21_h37_h52_a_body_creates_and_lets_go,

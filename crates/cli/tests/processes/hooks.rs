@@ -168,7 +168,8 @@ fn story(mortal: &mut Mortal, number: usize, dies_in: Chapter, at: u32) {
 }
 
 #[test]
-fn h04_h21_h45_h48_h59_h66_a_coordinator_killed_between_any_two_steps_of_a_hook_loses_and_doubles_nothing() {
+fn h04_h21_h35_h45_h48_h59_h66_a_coordinator_killed_between_any_two_steps_of_a_hook_loses_and_doubles_nothing()
+ {
     let mut mortal = Mortal::start();
     let deaths: Vec<(Chapter, u32)> =
         DEATHS.iter().flat_map(|(chapter, places)| (0..*places).map(|at| (*chapter, at))).collect();

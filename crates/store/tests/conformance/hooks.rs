@@ -139,7 +139,7 @@ pub(crate) async fn h36_a_token_taken_meanwhile_is_a_conflict(store: Arc<dyn Sto
     assert_eq!(begin(&scene, late).await.1, Answer::HookHeld(owner("o-1")));
 }
 
-pub(crate) async fn h12_h16_h19_what_has_no_retention_is_free_at_the_end(store: Arc<dyn Store>) {
+pub(crate) async fn h12_h15_h16_h19_what_has_no_retention_is_free_at_the_end(store: Arc<dyn Store>) {
     let scene = Scene::new(store);
     let (free, _) = begin(&scene, hooked("o-1", "free", None)).await;
     let (long, _) = begin(&scene, hooked("o-2", "long", Some(60_000))).await;
