@@ -122,7 +122,7 @@ impl Kit {
     ///     Ok::<_, Error>(cents)
     /// });
     /// kit.run(async |kit| {
-    ///     let pay = kit.start("pay", None, &()).await?;
+    ///     let pay = kit.start_instance("pay", &()).await?;
     ///     pay.reaches(everstep_testkit::Status::Waiting).await?;
     ///     let answer = kit.webhook(WebhookCall::post("payment").unwrap().json(&500)).await?;
     ///     let response = answer.response().unwrap();

@@ -25,7 +25,7 @@ impl Workflow {
     /// # use everstep_sdk::{Error, WebhookResponse, Workflow};
     /// # async fn body(cx: Workflow) -> Result<u64, Error> {
     /// let webhook = cx.webhook("payment").replying().create()?;
-    /// cx.publish(webhook.token())?;
+    /// cx.publish(&webhook.token())?;
     /// let request = webhook.next().await?;
     /// let cents: u64 = request.json()?;
     /// request.respond(WebhookResponse::new(200).text(format!("{cents} cents, thank you"))).await?;
