@@ -8,7 +8,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use everstep_protocol::{BuildName, EventKey, EventType, InstanceId, Namespace, Pin, Token, WorkflowName};
 
-pub use self::attention::{AnswerArgs, AttentionCommand, AttentionListArgs, ResolveAllArgs, ResolveArgs};
+pub use self::attention::{
+    AnswerArgs, AttentionCommand, AttentionListArgs, QuestionFilter, ResolveAllArgs, ResolveArgs,
+};
 
 /// What the exit codes mean.
 pub const EXIT_CODES: &str = "\

@@ -1,17 +1,28 @@
 //! All settings of the `everstep` command, composed from those of its parts: file, then environment, then flags.
 //!
-//! This is the one module that reads the environment ([`Sources::of_process`]); the few variables that stand for options of
-//! the command line (`EVERSTEP_URL` and the like) are read by the parser of the command line itself. Whatever is not known
-//! is refused by name, in the file and in the environment: a misspelt setting never silently does nothing.
+//! The few variables that stand for options of the command line (`EVERSTEP_URL` and the like) are read by the parser of the command
+//! line itself.
 
 pub mod reference;
 mod section;
-mod source;
 
+use everstep_settings::Reading;
 use serde::{Deserialize, Serialize};
 
-pub use section::{Amqp, Http, Log, LogFormat, Otlp, Postgres, SecretUrl, Worker};
-pub use source::Sources;
+pub use everstep_settings::{Log, LogFormat, SecretUrl, Sources};
+pub use section::{Amqp, Http, Otlp, Postgres, Worker};
+
+/// How they are read: the variables that are none stand for options of the command line, or are for scripts.
+const READING: Reading = Reading {
+    no_settings: &[
+        "EVERSTEP_URL",
+        "EVERSTEP_NAMESPACE",
+        "EVERSTEP_OUTPUT",
+        "EVERSTEP_CONFIG",
+        "EVERSTEP_RABBITMQCTL",
+    ],
+    listed_by: "`everstep settings --reference`",
+};
 
 /// All settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -49,7 +60,7 @@ pub enum Role {
 impl Settings {
     /// Reads the settings. The error lists all unknown names, or else what does not fit its type.
     pub fn load(sources: &Sources) -> Result<Self, Vec<String>> {
-        source::load(sources)
+        READING.load(sources)
     }
 
     /// All problems, not only the first.

@@ -6,12 +6,9 @@ use anyhow::Context;
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_otlp::{SpanExporter, WithExportConfig};
 use opentelemetry_sdk::{Resource, trace::SdkTracerProvider};
-use tracing_subscriber::{EnvFilter, Layer, Registry, layer::SubscriberExt, util::SubscriberInitExt};
+use tracing_subscriber::{Layer, Registry, layer::SubscriberExt, util::SubscriberInitExt};
 
 use crate::settings::{Log, LogFormat, Otlp};
-
-/// lapin logs each returned message with its payload; returned messages are routine here (rule W9).
-const QUIET: &str = "lapin::returned_messages=error";
 
 /// What runs until [`Telemetry::shutdown`].
 #[derive(Debug)]
@@ -22,8 +19,7 @@ pub struct Telemetry {
 
 /// Begins to log on standard error, and to send traces if an endpoint is set. Once in a process, on a Tokio runtime.
 pub fn start(log: &Log, otlp: &Otlp) -> anyhow::Result<Telemetry> {
-    let filter =
-        EnvFilter::builder().parse(format!("{QUIET},{}", log.level)).context("log.level is refused")?;
+    let filter = log.filter().context("log.level is refused")?;
     let lines: Box<dyn Layer<Registry> + Send + Sync> = match log.format {
         LogFormat::Text => tracing_subscriber::fmt::layer()
             .with_writer(std::io::stderr)

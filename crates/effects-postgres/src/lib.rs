@@ -27,7 +27,12 @@
 //!     })
 //!     .await
 //! }
-//! # async fn connection() -> Result<tokio_postgres::Client, Error> { unimplemented!() }
+//! # async fn connection() -> Result<tokio_postgres::Client, Error> {
+//! #     let (client, connection) =
+//! #         tokio_postgres::connect("host=localhost", tokio_postgres::NoTls).await.map_err(Error::failed)?;
+//! #     tokio::spawn(connection);
+//! #     Ok(client)
+//! # }
 //! # fn main() { drop(everstep_sdk::Registry::new().function("pay out", pay_out)); }
 //! ```
 //!

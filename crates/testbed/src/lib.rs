@@ -7,4 +7,4 @@ mod process;
 
 pub use cpu::{cpu_of, cpu_of_servers, rss_mb};
 pub use installation::Installation;
-pub use process::Process;
+pub use process::{Process, program};

@@ -1,12 +1,22 @@
-//! A child process that never outlives its owner.
+//! A child process that never outlives its owner, and where its program is.
 
 use std::{
     io::{BufRead as _, BufReader},
+    path::PathBuf,
     process::{Child, ChildStdout, Command, ExitStatus, Stdio},
     time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, Result, bail};
+
+/// The program of this name beside the running one: they are built together, by `make` with this target.
+pub fn program(name: &str, target: &str) -> Result<PathBuf> {
+    let path = std::env::current_exe()?.with_file_name(name);
+    if !path.exists() {
+        bail!("{} is missing: build the workspace first (`make {target}` does)", path.display());
+    }
+    Ok(path)
+}
 
 /// A child process. Dropped, it is killed with -9 and awaited.
 #[derive(Debug)]

@@ -5,7 +5,6 @@ mod processes;
 
 use std::{
     collections::HashMap,
-    path::PathBuf,
     process::Command,
     time::{Duration, Instant},
 };
@@ -109,13 +108,4 @@ fn wait(installation: &Installation, accepted: usize) -> Result<()> {
         }
         std::thread::sleep(Duration::from_millis(100));
     }
-}
-
-/// The program of this name beside the running one: they are built together.
-pub(crate) fn program(name: &str) -> Result<PathBuf> {
-    let path = std::env::current_exe()?.with_file_name(name);
-    if !path.exists() {
-        bail!("{} is missing: build the workspace first (`make fleet` does)", path.display());
-    }
-    Ok(path)
 }

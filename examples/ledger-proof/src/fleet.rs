@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 use everstep_client::api::{Api, BatchItem, Options};
-use everstep_testbed::{Installation, Process};
+use everstep_testbed::{Installation, Process, program};
 use serde_json::value::RawValue;
 
 use crate::{
@@ -163,7 +163,7 @@ impl<'a> Fleet<'a> {
     }
 
     fn everstep(&self) -> Result<Command> {
-        let mut command = Command::new(beside("everstep")?);
+        let mut command = Command::new(program("everstep", "ledger-proof")?);
         command
             .env("EVERSTEP_POSTGRES__URL", &self.installation.postgres)
             .env("EVERSTEP_AMQP__URL", &self.installation.amqp);
@@ -223,13 +223,4 @@ impl<'a> Fleet<'a> {
         }
         Ok(kills)
     }
-}
-
-/// The program of this name beside the running one: they are built together.
-fn beside(name: &str) -> Result<PathBuf> {
-    let path = std::env::current_exe()?.with_file_name(name);
-    if !path.exists() {
-        bail!("{} is missing: build the workspace first (`make ledger-proof` does)", path.display());
-    }
-    Ok(path)
 }

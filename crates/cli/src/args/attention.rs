@@ -24,9 +24,9 @@ pub enum AttentionCommand {
     ResolveAll(Box<ResolveAllArgs>),
 }
 
-/// Options of `attention list`.
+/// Which questions are meant.
 #[derive(Debug, Args)]
-pub struct AttentionListArgs {
+pub struct QuestionFilter {
     /// Only of this workflow
     #[arg(long)]
     pub workflow: Option<WorkflowName>,
@@ -36,6 +36,14 @@ pub struct AttentionListArgs {
     /// Only what was asked at least so long ago, such as "1 hour"
     #[arg(long, value_name = "DURATION")]
     pub older_than: Option<String>,
+}
+
+/// Options of `attention list`.
+#[derive(Debug, Args)]
+pub struct AttentionListArgs {
+    /// Which
+    #[command(flatten)]
+    pub which: QuestionFilter,
     /// How many, 1 to 200; default 50
     #[arg(long)]
     pub limit: Option<u32>,
@@ -63,15 +71,9 @@ pub struct ResolveAllArgs {
     /// The answer
     #[command(flatten)]
     pub answer: AnswerArgs,
-    /// Only of this workflow
-    #[arg(long)]
-    pub workflow: Option<WorkflowName>,
-    /// Only of this kind: `unknown_outcome`, or the code of what is parked
-    #[arg(long)]
-    pub kind: Option<String>,
-    /// Only what was asked at least so long ago, such as "1 hour"
-    #[arg(long, value_name = "DURATION")]
-    pub older_than: Option<String>,
+    /// Which
+    #[command(flatten)]
+    pub which: QuestionFilter,
     /// Show what would be answered, and answer nothing
     #[arg(long)]
     pub dry_run: bool,

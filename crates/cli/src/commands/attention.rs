@@ -7,7 +7,9 @@ use uuid::Uuid;
 use super::{Asking, print, start::read_json};
 use crate::{
     answer::{self, Instance, Question, QuestionList},
-    args::{AnswerArgs, AttentionCommand, AttentionListArgs, Format, ResolveAllArgs, ResolveArgs},
+    args::{
+        AnswerArgs, AttentionCommand, AttentionListArgs, Format, QuestionFilter, ResolveAllArgs, ResolveArgs,
+    },
     failure::Failure,
     show,
 };
@@ -19,8 +21,8 @@ const PASSED_OVER: [&str; 4] = ["not_asked", "not_parked", "question_not_found",
 
 pub(super) async fn run(asking: &Asking, command: AttentionCommand) -> Result<(), Failure> {
     match command {
-        AttentionCommand::List(AttentionListArgs { workflow, kind, older_than, limit, after }) => {
-            let questions = Questions { workflow, kind, older_than, limit, after };
+        AttentionCommand::List(AttentionListArgs { which, limit, after }) => {
+            let questions = Questions { limit, after, ..meant(which) };
             let list = asking.client.attention(&questions).await?;
             asking.print(&list, |text| Ok(show::questions(&answer::read::<QuestionList>(text)?)))
         }
@@ -35,6 +37,11 @@ pub(super) async fn run(asking: &Asking, command: AttentionCommand) -> Result<()
         AttentionCommand::Resolve(args) => resolve(asking, *args).await,
         AttentionCommand::ResolveAll(args) => resolve_all(asking, *args).await,
     }
+}
+
+fn meant(which: QuestionFilter) -> Questions {
+    let QuestionFilter { workflow, kind, older_than } = which;
+    Questions { workflow, kind, older_than, ..Questions::default() }
 }
 
 async fn resolve(asking: &Asking, args: ResolveArgs) -> Result<(), Failure> {
@@ -66,11 +73,11 @@ fn said(args: AnswerArgs) -> Result<(Box<RawValue>, String), Failure> {
 /// Answers one after another what can be answered like this. What somebody else has answered meanwhile is passed over; what fails ends
 /// it.
 async fn resolve_all(asking: &Asking, args: ResolveAllArgs) -> Result<(), Failure> {
-    let ResolveAllArgs { answer, workflow, kind, older_than, dry_run } = args;
+    let ResolveAllArgs { answer, which, dry_run } = args;
     let choice = answer.choice.clone();
     let (body, key) = said(answer)?;
     let advice = format!("with --key {key} trying again is safe: each is answered once");
-    let mut page = Questions { workflow, kind, older_than, limit: Some(PAGE), after: None };
+    let mut page = Questions { limit: Some(PAGE), ..meant(which) };
     let mut outcomes = Vec::new();
     loop {
         let list = asking.client.attention(&page).await.map_err(|error| Failure::advising(error, &advice))?;

@@ -13,6 +13,7 @@ struct Section {
 }
 
 const OWN: &str = include_str!("section.rs");
+const LOG: &str = include_str!("../../../settings/src/log.rs");
 const COORDINATOR: &str = include_str!("../../../coordinator/src/settings.rs");
 const LIMITS: &str = include_str!("../../../protocol/src/limits.rs");
 
@@ -23,7 +24,7 @@ const SECTIONS: [Section; 8] = [
     Section { name: "coordinator", of: "Settings", source: COORDINATOR },
     Section { name: "coordinator.limits", of: "Limits", source: LIMITS },
     Section { name: "worker", of: "Worker", source: OWN },
-    Section { name: "log", of: "Log", source: OWN },
+    Section { name: "log", of: "Log", source: LOG },
     Section { name: "otlp", of: "Otlp", source: OWN },
 ];
 

@@ -2,7 +2,6 @@
 
 mod metrics_page;
 mod settings;
-mod sources;
 
 use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
@@ -10,13 +9,12 @@ use anyhow::Context;
 use clap::Parser;
 use everstep_worker::Metrics as WorkerMetrics;
 use prometheus::Registry;
-use tracing_subscriber::EnvFilter;
 
 use super::{HttpCalls, Metrics, SystemResolver};
 use crate::FUNCTION;
 
-pub use settings::{Amqp, Log, LogFormat, MetricsPage, ProcessSettings, SecretSources, WorkerPart};
-pub use sources::Sources;
+pub use everstep_settings::{Log, LogFormat, SecretUrl, Sources};
+pub use settings::{Amqp, MetricsPage, ProcessSettings, SecretSources, WorkerPart};
 
 /// Makes HTTP calls for the remote steps of a pool.
 #[derive(Debug, Parser)]
@@ -136,10 +134,7 @@ async fn run(settings: ProcessSettings) -> anyhow::Result<()> {
 }
 
 fn log(log: &Log) -> anyhow::Result<()> {
-    // lapin logs each returned message with its payload.
-    let filter = EnvFilter::builder()
-        .parse(format!("lapin::returned_messages=error,{}", log.level))
-        .context("log.level is refused")?;
+    let filter = log.filter().context("log.level is refused")?;
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     let begun = match log.format {
         LogFormat::Text => lines.try_init(),

@@ -158,12 +158,20 @@ pub struct RemoteSpec {
     pub marks: Marks,
 }
 
+/// What steps have in common, wherever they run.
+struct AnyStep<'a> {
+    input: &'a Payload,
+    action: Option<&'a Payload>,
+    marks: Marks,
+}
+
 impl Spec {
-    /// The input of a step.
-    pub(crate) const fn input(&self) -> Option<&Payload> {
-        match self {
-            Self::Step(step) => Some(&step.input),
-            Self::Remote(remote) => Some(&remote.input),
+    const fn step(&self) -> Option<AnyStep<'_>> {
+        Some(match self {
+            Self::Step(StepSpec { input, action, marks, .. })
+            | Self::Remote(RemoteSpec { input, action, marks, .. }) => {
+                AnyStep { input, action: action.as_ref(), marks: *marks }
+            }
             Self::Sleep(_)
             | Self::SleepUntil(_)
             | Self::Patch
@@ -175,50 +183,25 @@ impl Spec {
             | Self::Hook(_)
             | Self::Payload(_)
             | Self::Reply(_)
-            | Self::Rollback { .. } => None,
-        }
+            | Self::Rollback { .. } => return None,
+        })
+    }
+
+    /// The input of a step.
+    pub(crate) fn input(&self) -> Option<&Payload> {
+        self.step().map(|step| step.input)
     }
 
     /// Of an action of a plan: what its key and fingerprint are made of in place of the input (rule L10).
     #[must_use]
-    pub const fn action(&self) -> Option<&Payload> {
-        match self {
-            Self::Step(step) => step.action.as_ref(),
-            Self::Remote(remote) => remote.action.as_ref(),
-            Self::Sleep(_)
-            | Self::SleepUntil(_)
-            | Self::Patch
-            | Self::Event(_)
-            | Self::Child(_)
-            | Self::Instance(_)
-            | Self::Send(_)
-            | Self::Resume(_)
-            | Self::Hook(_)
-            | Self::Payload(_)
-            | Self::Reply(_)
-            | Self::Rollback { .. } => None,
-        }
+    pub fn action(&self) -> Option<&Payload> {
+        self.step()?.action
     }
 
     /// What the code says of a step beside its policy.
     #[must_use]
     pub fn marks(&self) -> Marks {
-        match self {
-            Self::Step(step) => step.marks,
-            Self::Remote(remote) => remote.marks,
-            Self::Sleep(_)
-            | Self::SleepUntil(_)
-            | Self::Patch
-            | Self::Event(_)
-            | Self::Child(_)
-            | Self::Instance(_)
-            | Self::Send(_)
-            | Self::Resume(_)
-            | Self::Hook(_)
-            | Self::Payload(_)
-            | Self::Reply(_)
-            | Self::Rollback { .. } => Marks::default(),
-        }
+        self.step().map_or_else(Marks::default, |step| step.marks)
     }
 }
 

@@ -105,11 +105,7 @@ fn l05_the_acknowledgement_begins_it() {
 #[test]
 fn l05_a_lost_acknowledgement_begins_it_once() {
     let log = Log::default();
-    let mut rig = Rig::new(once(&log, ok));
-    rig.claim();
-    rig.receive();
-    rig.turn();
-    rig.flush();
+    let mut rig = announced(&log);
     rig.inbox.clear();
     rig.advance(1000);
     assert_eq!(rig.output::<u32>(), 2);
@@ -245,15 +241,21 @@ fn l09_what_was_not_sent_is_tried_again_and_what_was_refused_fails() {
     assert_eq!(rig.words(), ["started", "intended pay1 1", "pay1 1 failed Error", "ended"]);
 }
 
-#[test]
-fn l07_an_intent_that_is_not_used_is_given_back() {
-    // The worker stops while the report is under way.
-    let log = Log::default();
-    let mut rig = Rig::new(once(&log, ok));
+/// The report that announces an attempt is under way.
+fn announced(log: &Log) -> Rig {
+    let mut rig = Rig::new(once(log, ok));
     rig.claim();
     rig.receive();
     rig.turn();
     rig.flush();
+    rig
+}
+
+#[test]
+fn l07_an_intent_that_is_not_used_is_given_back() {
+    let log = Log::default();
+    // The worker stops.
+    let mut rig = announced(&log);
     rig.hosted.as_mut().unwrap().stop();
     rig.exchange();
     assert_eq!(rig.words(), ["started", "intended pay1 1", "withdrawn pay1 1"]);
@@ -280,11 +282,7 @@ fn l07_an_intent_that_is_not_used_is_given_back() {
 #[test]
 fn l07_a_pause_gives_back_what_has_not_begun() {
     let log = Log::default();
-    let mut rig = Rig::new(once(&log, ok));
-    rig.claim();
-    rig.receive();
-    rig.turn();
-    rig.flush();
+    let mut rig = announced(&log);
     pause(&mut rig, true);
     rig.exchange();
     assert_eq!(rig.words(), ["started", "intended pay1 1", "withdrawn pay1 1"]);
@@ -293,11 +291,7 @@ fn l07_a_pause_gives_back_what_has_not_begun() {
     assert_eq!(rig.output::<u32>(), 2);
     assert_eq!(log.count("pay"), 1);
     // Taken back before anything came of it: the attempt begins under another announcement.
-    let mut rig = Rig::new(once(&log, ok));
-    rig.claim();
-    rig.receive();
-    rig.turn();
-    rig.flush();
+    let mut rig = announced(&log);
     let item = |pause| {
         let (instance, epoch) = (rig.uid, rig.co.heads[&rig.uid].epoch);
         let (last, entries) = (everstep_protocol::Position(2), Vec::new());

@@ -9,10 +9,8 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail};
-use everstep_testbed::{Installation, Process};
+use everstep_testbed::{Installation, Process, program};
 use serde::Deserialize;
-
-use super::program;
 
 const COORDINATORS: usize = 2;
 const WORKERS: usize = 3;
@@ -41,13 +39,13 @@ impl Fleet {
         let workers = (0..WORKERS)
             .map(|number| {
                 // Small prefetches, so that the queues hold something that a purge can take.
-                let mut command = Command::new(program("worker")?);
+                let mut command = Command::new(program("worker", "fleet")?);
                 command.args(["--amqp", &installation.amqp, "--payment", &payment_url]);
                 command.args(["--instances", "60", "--prefetch", "5", "--inbox-prefetch", "2"]);
                 Process::spawn(format!("worker {number}"), &mut command)
             })
             .collect::<Result<_>>()?;
-        let mut command = Command::new(program("everstep-label-worker")?);
+        let mut command = Command::new(program("everstep-label-worker", "fleet")?);
         let labels =
             Process::spawn("label pool", command.args(["--amqp", &installation.amqp, "--prefetch", "5"]))?;
         Ok(Self { coordinators, workers, labels, http, _payment: payment })
@@ -100,7 +98,7 @@ async fn endings(address: SocketAddr) -> Result<HashMap<String, String>> {
 }
 
 fn payment(ledger: &Path) -> Result<(Process, String)> {
-    let mut command = Command::new(program("payment")?);
+    let mut command = Command::new(program("payment", "fleet")?);
     command.args(["--listen", "127.0.0.1:0", "--ledger"]).arg(ledger);
     let mut process = Process::spawn("payment service", &mut command)?;
     let line = process.line()?;
@@ -110,7 +108,7 @@ fn payment(ledger: &Path) -> Result<(Process, String)> {
 }
 
 fn everstep(installation: &Installation) -> Result<Command> {
-    let mut command = Command::new(program("everstep")?);
+    let mut command = Command::new(program("everstep", "fleet")?);
     command
         .env("EVERSTEP_POSTGRES__URL", &installation.postgres)
         .env("EVERSTEP_AMQP__URL", &installation.amqp);

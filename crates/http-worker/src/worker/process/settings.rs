@@ -3,14 +3,18 @@
 use std::{collections::BTreeMap, fmt, net::SocketAddr, path::PathBuf};
 
 use everstep_protocol::{BuildName, Millis, Namespace, Pool};
+use everstep_settings::{Log, PREFIX, Reading, SecretUrl, Sources};
 use serde::{Deserialize, Serialize};
-use tracing_subscriber::EnvFilter;
 
-use super::sources::{self, Sources};
 use crate::{
     POOL,
     worker::{HostRule, Secrets, Settings},
 };
+
+/// Variables that begin so after the prefix are secrets, named by the rest.
+const SECRET: &str = "SECRET_";
+const READING: Reading =
+    Reading { no_settings: &["EVERSTEP_CONFIG", "EVERSTEP_SECRET_"], listed_by: "docs/guides/http-steps.md" };
 
 /// All settings: file, then environment, then flags.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,25 +43,6 @@ pub struct ProcessSettings {
 pub struct Amqp {
     /// Where: `amqp://user:password@host:port/vhost` or `amqps://`. Required.
     pub url: SecretUrl,
-}
-
-/// A URL that bears a password; debugging does not show it.
-#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct SecretUrl(String);
-
-impl SecretUrl {
-    /// The URL itself.
-    #[must_use]
-    pub fn reveal(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for SecretUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("***")
-    }
 }
 
 /// The worker of the fleet.
@@ -112,36 +97,16 @@ pub struct MetricsPage {
     pub listen: Option<SocketAddr>,
 }
 
-/// Logs, on standard error.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Log {
-    /// `text` for people, `json` for programs: one object a line. Default `text`.
-    pub format: LogFormat,
-    /// A level, and exceptions for parts, such as `info,everstep_http=debug`. Default `info`.
-    pub level: String,
-}
-
-/// How logs are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LogFormat {
-    /// For people.
-    Text,
-    /// For programs.
-    Json,
-}
-
-impl Default for Log {
-    fn default() -> Self {
-        Self { format: LogFormat::Text, level: "info".to_owned() }
-    }
-}
-
 impl ProcessSettings {
     /// Reads the settings. The error lists what is wrong with the names and types.
     pub fn load(sources: &Sources) -> Result<Self, Vec<String>> {
-        sources::load(sources)
+        let mut settings: Self = READING.load(sources)?;
+        let named = sources
+            .environment
+            .iter()
+            .filter_map(|(name, value)| Some((name.strip_prefix(PREFIX)?.strip_prefix(SECRET)?, value)));
+        settings.given = named.fold(Secrets::default(), |secrets, (name, value)| secrets.with(name, value));
+        Ok(settings)
     }
 
     /// All problems, not only the first.
@@ -168,8 +133,7 @@ impl ProcessSettings {
         }
         let build = self.worker.build.as_ref().and_then(|build| BuildName::new(build).err());
         check(build.is_none(), format!("worker.build: {}", told(build)));
-        let level = EnvFilter::builder().parse(&self.log.level).err();
-        check(level.is_none(), format!("log.level {:?}: {}", self.log.level, told(level)));
+        problems.extend(self.log.validate());
         problems
     }
 

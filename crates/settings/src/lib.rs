@@ -1,0 +1,13 @@
+//! Where the settings of a process come from, and what the settings of all processes have in common: a file, then the environment, then
+//! flags; URLs that may bear a password; logs.
+//!
+//! This is the one crate that reads the environment ([`Sources::of_process`]). Whatever is not known is refused by name, in the file and
+//! in the environment: a misspelt setting never silently does nothing.
+
+mod log;
+mod secret_url;
+mod source;
+
+pub use log::{Log, LogFormat};
+pub use secret_url::SecretUrl;
+pub use source::{PREFIX, Reading, Sources};
