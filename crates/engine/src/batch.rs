@@ -295,6 +295,7 @@ impl Batch {
             | What::Payload(_)
             | What::Letter(_)
             | What::Terminate { .. }
+            | What::Abandon { .. }
             | What::Rollback { .. }
             | What::Pause { .. }
             | What::Resume { .. }
@@ -340,7 +341,8 @@ const fn may_place(what: &What) -> bool {
         | What::Pause { .. }
         | What::Delete { .. }
         | What::Expire
-        | What::Terminate { .. } => false,
+        | What::Terminate { .. }
+        | What::Abandon { .. } => false,
     }
 }
 

@@ -126,6 +126,7 @@ pub fn decide(head: &Head, what: &What, context: Context<'_>) -> Decision {
         What::Payload(payload) => hook::resume(&mut draft, payload),
         What::Letter(letter) => letter::take(&mut draft, letter),
         What::Terminate { operation, reason } => control::terminate(&mut draft, operation, reason.as_ref()),
+        What::Abandon { operation, reason } => control::abandon(&mut draft, operation, reason.as_ref()),
         What::Rollback { operation, reason } => rollback::rollback(&mut draft, operation, reason.as_ref()),
         What::Pause { operation } => pause::pause(&mut draft, operation),
         What::Resume { operation } => pause::resume(&mut draft, operation),

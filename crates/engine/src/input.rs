@@ -131,6 +131,13 @@ pub enum What {
         /// Who and why.
         reason: Option<String>,
     },
+    /// Somebody answers that a parked instance is to be ended (rule L8); one that goes on meanwhile is left alone.
+    Abandon {
+        /// The operation's id.
+        operation: String,
+        /// Who and why.
+        reason: Option<String>,
+    },
     /// Somebody ends the instance after its compensations (rule P38).
     Rollback {
         /// The operation's id.
@@ -261,6 +268,7 @@ impl What {
                 needs.waits.extend(resolution.call.map(|call| (instance, call)));
             }
             Self::Terminate { operation, .. }
+            | Self::Abandon { operation, .. }
             | Self::Rollback { operation, .. }
             | Self::Retry { operation }
             | Self::Pin { operation, .. }

@@ -84,9 +84,9 @@ pub fn keep(entries: &[Entry], step: &Call) -> Option<Vec<Entry>> {
 }
 
 /// The first call of which nobody knows whether it took effect, and which may not simply be made again (rule L7): a restart that would
-/// make it again does not do so unasked.
+/// make it again does not do so unasked. It is asked for by whoever restarts from the very call, which is `asked`.
 #[must_use]
-pub fn unsettled(entries: &[Entry]) -> Option<Call> {
+pub fn unsettled(entries: &[Entry], asked: Option<&Call>) -> Option<Call> {
     let mut open: BTreeMap<&Call, Position> = BTreeMap::new();
     let is_once = |policy: &Policy| policy.class == Class::AtMostOnce;
     for entry in entries {
@@ -111,7 +111,8 @@ pub fn unsettled(entries: &[Entry]) -> Option<Call> {
             _ => {}
         }
     }
-    open.into_iter().min_by_key(|(_, position)| *position).map(|(call, _)| call.clone())
+    let unasked = open.into_iter().filter(|(call, _)| Some(*call) != asked);
+    unasked.min_by_key(|(_, position)| *position).map(|(call, _)| call.clone())
 }
 
 /// The calls that only started a child which a restart ends.

@@ -157,12 +157,17 @@ pub struct Evidence {
     pub told: Told,
 }
 
+/// The largest output that is kept as evidence: it is read with the wait whenever somebody looks at what waits.
+pub const EVIDENCE_BYTES: usize = 16 << 10;
+
 /// What a late report said.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Told {
     /// The attempt succeeded, with this output.
     Succeeded(Payload),
+    /// It succeeded, with an output of so many bytes of JSON, more than [`EVIDENCE_BYTES`].
+    Large(u64),
     /// It failed.
     Failed(Failure),
 }

@@ -10,11 +10,11 @@ use everstep_engine::{
     decide::{Prepared, Resolution},
     keep::{keep, unsettled},
     reuse::reuse,
-    rows::{Question, Told, WaitKind},
+    rows::{EVIDENCE_BYTES, Question, Told, WaitKind},
 };
 use everstep_protocol::{
     Attempt, Call, Class, Epoch, Failure, FailureKind, Millis, Policy, Position, Run, SessionId,
-    journal::{Choice, End, Fact, Marks, Outcome, QuestionId, Withdrawn},
+    journal::{Choice, End, Entry, Fact, Intended, Marks, Outcome, ParkCode, Parked, QuestionId, Withdrawn},
     message::{AttemptEnd, AttemptOutcome, Intent, LedgerItem, OpenWait, Report, Then},
 };
 use support::*;
@@ -241,6 +241,12 @@ fn l07_a_late_report_is_evidence_and_decides_nothing() {
     // The first word stands; that of another lease says nothing of this attempt.
     late(&mut store, S1, 1, failed(None));
     assert_eq!(question(&store).evidence.unwrap().told, Told::Succeeded(json("1")));
+    // What is large is not kept beside the head: only how large it was.
+    let mut store = asking();
+    store.tell(What::GiveBack { session: S1, epoch: Epoch(1) });
+    let large = json(&format!("\"{}\"", "x".repeat(EVIDENCE_BYTES)));
+    late(&mut store, S1, 1, AttemptOutcome::Succeeded(large));
+    assert_eq!(question(&store).evidence.unwrap().told, Told::Large(EVIDENCE_BYTES as u64 + 2));
     let mut store = asking();
     store.tell(What::GiveBack { session: S1, epoch: Epoch(1) });
     late(&mut store, S1, 0, ok());
@@ -422,6 +428,22 @@ fn l08_the_question_of_a_remote_step_is_answered() {
     assert_eq!(out.sent(), ["offer step"]);
 }
 
+/// Whoever answers that a parked instance is to be ended does not end one that goes on.
+#[test]
+fn l08_only_what_is_parked_is_ended_by_the_answer_to_its_question() {
+    let abandon = || What::Abandon { operation: "a".to_owned(), reason: Some("ann".to_owned()) };
+    let mut store = announced();
+    let out = store.tell(abandon());
+    assert_eq!((out.answer(), store.status()), (Answer::NotParked, StatusWord::Running));
+    let mut store = Store::held();
+    store.report(|report| {
+        let message = "it does not fit".to_owned();
+        report.then = Then::Park(Parked { code: ParkCode::JournalMismatch, message });
+    });
+    assert_eq!(store.tell(abandon()).answer(), Answer::Done);
+    assert_eq!(store.status(), StatusWord::Terminated);
+}
+
 #[test]
 fn l09_a_remote_attempt_without_an_effect_is_a_failure_like_others() {
     let ended = |failure: Failure| {
@@ -442,14 +464,26 @@ fn l09_a_remote_attempt_without_an_effect_is_a_failure_like_others() {
 #[test]
 fn l07_a_restart_does_not_make_an_unknown_call_again_unasked() {
     let mut store = asking();
-    assert_eq!(unsettled(&store.tables.journal[&uid(1)]), Some(pay()));
-    assert_eq!(unsettled(&announced().tables.journal[&uid(1)]), Some(pay()));
+    assert_eq!(unsettled(&store.tables.journal[&uid(1)], None), Some(pay()));
+    assert_eq!(unsettled(&announced().tables.journal[&uid(1)], None), Some(pay()));
     store.tell(resolve(Choice::Again));
-    assert_eq!(unsettled(&store.tables.journal[&uid(1)]), Some(pay()), "again, and not known by now");
+    assert_eq!(unsettled(&store.tables.journal[&uid(1)], None), Some(pay()), "again, and not known by now");
+    // Of two such calls a restart from the one does not make the other again.
+    let both = |entry: &Entry| match &entry.fact {
+        Fact::Intended(intended) => {
+            let other = Intended { call: step("other"), ..intended.clone() };
+            vec![entry.clone(), Entry { fact: Fact::Intended(other), ..entry.clone() }]
+        }
+        _ => vec![entry.clone()],
+    };
+    let both: Vec<Entry> = announced().tables.journal[&uid(1)].iter().flat_map(both).collect();
+    assert_eq!(unsettled(&both, Some(&pay())), Some(step("other")));
+    assert_eq!(unsettled(&both, Some(&step("other"))), Some(pay()));
+    assert_eq!(unsettled(&announced().tables.journal[&uid(1)], Some(&pay())), None);
     let mut store = asking();
     store.tell(resolve(Choice::Done(json("9"))));
     let journal = store.tables.journal[&uid(1)].clone();
-    assert_eq!(unsettled(&journal), None);
+    assert_eq!(unsettled(&journal, None), None);
     // What a person has said is kept like what a worker says.
     store.tell(What::Claim { session: S1, have: None });
     store.report(|report| report.results = vec![end(&step("after"), 1, ok())]);
@@ -467,5 +501,5 @@ fn l07_a_restart_does_not_make_an_unknown_call_again_unasked() {
     let mut withdrawn = announced();
     let back = Withdrawn { call: pay(), attempt: Attempt(1) };
     withdrawn.report(|report| report.ledger = vec![LedgerItem::Withdraw(back)]);
-    assert_eq!(unsettled(&withdrawn.tables.journal[&uid(1)]), None);
+    assert_eq!(unsettled(&withdrawn.tables.journal[&uid(1)], None), None);
 }

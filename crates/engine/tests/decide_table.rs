@@ -95,6 +95,7 @@ fn word(what: &What) -> &'static str {
         What::Payload(_) => "payload of a hook",
         What::Letter(_) => "letter: an answer",
         What::Terminate { .. } => "terminate",
+        What::Abandon { .. } => "abandon",
         What::Unwritable { .. } => "unwritable",
         What::Retry { .. } => "retry",
         What::Pause { .. } => "pause",
@@ -111,7 +112,7 @@ fn word(what: &What) -> &'static str {
 }
 
 /// How many inputs `word` knows.
-const INPUTS: usize = 24;
+const INPUTS: usize = 25;
 
 /// What comes of it: entries written, messages sent, the state afterwards.
 fn outcome(state: &str, what: &What) -> String {
@@ -224,6 +225,8 @@ fn row(what: &What) -> [&'static str; 7] {
             "ended step fence -> ended",
             "noted",
         ],
+        // Only a parked instance is abandoned.
+        "abandon" => ["noted", "noted", "noted", "noted", "noted", "ended step fence -> ended", "noted"],
         "unwritable" => [
             "parked fence -> parked",
             "parked fence -> parked",
@@ -288,6 +291,7 @@ fn inputs() -> Vec<What> {
         }),
         What::Letter(Letter { number: LETTER, caller: caller(), said: answer() }),
         What::Terminate { operation: operation(), reason: None },
+        What::Abandon { operation: operation(), reason: None },
         What::Unwritable { message: operation() },
         What::Retry { operation: operation() },
         What::Pause { operation: operation() },

@@ -7,7 +7,7 @@ mod support;
 
 use everstep_protocol::{
     Attempt, Class, Epoch, Failure, FailureKind, Millis, Policy, Position, SessionId,
-    journal::{Attempted, Choice, Fact, Intended, Marks, Outcome, Resolved, Withdrawn},
+    journal::{Attempted, Choice, Fact, Intended, Lost, Marks, Outcome, Resolved, Withdrawn},
 };
 use support::{
     script::{Act::*, *},
@@ -131,6 +131,10 @@ fn l07_what_its_holder_left_is_charged_by_class() {
     assert_eq!(next_after(Class::Keyed, left(ONCE)), ["unknown 1 attempt 1 of lease 1"]);
 }
 
+fn lost_by(session: SessionId, slots: u32) -> Fact {
+    Fact::Lost(Lost { slots, counts: true, session, progress: Vec::new() })
+}
+
 #[test]
 fn l07_a_loss_charges_only_what_had_begun() {
     // Neither had been announced: nothing of them ran.
@@ -141,8 +145,14 @@ fn l07_a_loss_charges_only_what_had_begun() {
     let mut run = Run::new(vec![vec![Step("a", 1), Step("b", 1)]]);
     run.replay.held_by(S1, Epoch(2));
     run.replay.of_class(1, ONCE);
-    run.feed_all(&journal(vec![intended(1, S2, 1, ONCE), lost(1, true)])).unwrap();
+    run.feed_all(&journal(vec![intended(1, S2, 1, ONCE), lost_by(S2, 1)])).unwrap();
     assert_eq!(run.next(), ["unknown 1 attempt 1 of lease 1", "start 2 attempt 1"]);
+    // One that an earlier holder had announced took no slot of this one.
+    let mut run = Run::new(vec![vec![Step("a", 1), Step("b", 1)]]);
+    run.replay.held_by(S1, Epoch(3));
+    run.replay.of_class(1, ONCE);
+    run.feed_all(&journal(vec![intended(1, S2, 1, ONCE), lost_by(S1, 1)])).unwrap();
+    assert_eq!(run.next(), ["unknown 1 attempt 1 of lease 1", "charge 2 attempt 1"]);
 }
 
 #[test]

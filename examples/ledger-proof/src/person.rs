@@ -77,7 +77,7 @@ impl Person {
                     json!({ "choice": "again", "by": "the proof", "why": "the service knows nothing of it" })
                 }
             }
-            None => json!({ "choice": "retry", "by": "the proof" }),
+            None => json!({ "choice": "retry" }),
         };
         let (workflow, id) = (question.workflow.parse()?, question.id.parse()?);
         // The same answer under the same name is given once; what is asked again, at another time, is another question.

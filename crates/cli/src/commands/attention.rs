@@ -79,30 +79,47 @@ async fn resolve_all(asking: &Asking, args: ResolveAllArgs) -> Result<(), Failur
     let advice = format!("with --key {key} trying again is safe: each is answered once");
     let mut page = Questions { limit: Some(PAGE), ..meant(which) };
     let mut outcomes = Vec::new();
-    loop {
-        let list = asking.client.attention(&page).await.map_err(|error| Failure::advising(error, &advice))?;
+    let ended = loop {
+        let list = match asking.client.attention(&page).await {
+            Ok(list) => list,
+            Err(error) => break Err(Failure::advising(error, &advice)),
+        };
         let QuestionList { questions, next } = answer::read(&list.text)?;
+        let mut failed = None;
         for question in questions.into_iter().filter(|question| question.choices.contains(&choice)) {
+            // What is asked again later is another question.
+            let key = format!("{key}.{}.{}", question.question, question.since);
             let outcome = if dry_run {
-                "would be answered"
+                Ok("would be answered")
             } else {
-                one(asking, &question, &format!("{key}.{}", question.question), &body, &advice).await?
+                one(asking, &question, &key, &body, &advice).await
             };
-            outcomes.push((question, outcome));
+            match outcome {
+                Ok(outcome) => outcomes.push((question, outcome)),
+                Err(failure) => {
+                    failed = Some(failure);
+                    break;
+                }
+            }
         }
-        let Some(next) = next else { break };
-        page.after = Some(next);
-    }
+        match (failed, next) {
+            (Some(failure), _) => break Err(failure),
+            (None, None) => break Ok(()),
+            (None, Some(next)) => page.after = Some(next),
+        }
+    };
+    // What was answered was, whatever has failed after it.
     match asking.format {
         Format::Json => {
             let lines = outcomes.iter().map(|(question, outcome)| {
                 let Question { workflow, id, question, .. } = question;
                 json!({"workflow": workflow, "id": id, "question": question, "outcome": outcome})
             });
-            print(&format!("{}\n", json!({ "questions": lines.collect::<Vec<_>>() })))
+            print(&format!("{}\n", json!({ "questions": lines.collect::<Vec<_>>() })))?;
         }
-        Format::Table => print(&show::answered(&outcomes)),
+        Format::Table => print(&show::answered(&outcomes))?,
     }
+    ended
 }
 
 /// Answers one of many.

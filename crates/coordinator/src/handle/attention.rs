@@ -54,6 +54,17 @@ impl Handle {
         Ok(answer)
     }
 
+    /// Ends an instance that is parked: the other answer to its question, beside [`retry`](Self::retry). One that goes on meanwhile is
+    /// left alone.
+    pub async fn abandon(
+        &self,
+        name: &NameKey,
+        operation: String,
+        reason: Option<String>,
+    ) -> Result<Answer, Error> {
+        self.on("end a parked instance", name, What::Abandon { operation, reason }).await
+    }
+
     /// The call that an entry asks about; none if it asks nothing.
     async fn asked(&self, uid: InstanceUid, question: QuestionId) -> Result<Option<Call>, Error> {
         let before = Position(question.position.0.saturating_sub(1));

@@ -32,9 +32,8 @@ pub(super) enum Preparation {
 
 impl Preparation {
     fn of(&self, entries: &[Entry]) -> Result<Vec<Entry>, Error> {
-        // Whoever restarts from the very call asks for it to be made again.
-        let again = if let Self::From(step) = self { Some(step) } else { None };
-        if let Some(call) = unsettled(entries).filter(|call| Some(call) != again) {
+        let asked = if let Self::From(step) = self { Some(step) } else { None };
+        if let Some(call) = unsettled(entries, asked) {
             return Err(Error::Unsettled(call.to_string()));
         }
         match self {

@@ -77,6 +77,9 @@ struct EvidenceView {
     outcome: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     output: Option<Box<RawValue>>,
+    /// Instead of an output that is too large to be kept: its bytes of JSON.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<ErrorView>,
 }
@@ -129,6 +132,7 @@ impl EvidenceView {
     fn of(evidence: &Evidence, sensitive: bool) -> Self {
         let (outcome, output, error) = match &evidence.told {
             Told::Succeeded(output) => ("succeeded", (!sensitive).then(|| raw(output)), None),
+            Told::Large(_) => ("succeeded", None, None),
             Told::Failed(failure) => {
                 ("failed", None, Some(ErrorView::from(failure.clone().of_sensitive(sensitive))))
             }
@@ -139,6 +143,7 @@ impl EvidenceView {
             build: evidence.build.to_string(),
             outcome,
             output,
+            output_bytes: if let Told::Large(bytes) = evidence.told { Some(bytes) } else { None },
             error,
         }
     }
@@ -357,6 +362,9 @@ async fn unpark(
             "output and message are refused, the question of a parked instance takes retry or terminate";
         return Err(Refusal::Body(detail.to_owned()));
     }
+    if body.choice.as_deref() == Some("retry") && (body.by.is_some() || body.why.is_some()) {
+        return Err(Refusal::Body("by and why are refused with retry, whose entry has neither".to_owned()));
+    }
     let reason = match (body.by, body.why) {
         (Some(by), Some(why)) => Some(format!("{by}: {why}")),
         (by, why) => by.or(why),
@@ -368,7 +376,7 @@ async fn unpark(
             answered(handle, Kind::Retry, name, answer).await
         }
         Some("terminate") => {
-            let answer = handle.terminate(name.clone(), operation, reason).await?;
+            let answer = handle.abandon(name, operation, reason).await?;
             answered(handle, Kind::Terminate, name, answer).await
         }
         other => Err(unknown_choice(other, "retry or terminate")),

@@ -24,6 +24,17 @@ pub(super) fn terminate(draft: &mut Draft<'_>, operation: &str, reason: Option<&
     })
 }
 
+/// Ends the instance if it is parked.
+pub(super) fn abandon(draft: &mut Draft<'_>, operation: &str, reason: Option<&String>) -> Answer {
+    gated(draft, Operation::Terminate, operation, |draft| {
+        if !draft.is_parked() {
+            return Answer::NotParked;
+        }
+        end_now(draft, reason.cloned());
+        Answer::Done
+    })
+}
+
 /// Ends an open instance; its holder is told.
 pub(super) fn end_now(draft: &mut Draft<'_>, reason: Option<String>) {
     if let Some(lease) = draft.lease() {

@@ -10,7 +10,7 @@ use everstep_protocol::{
 use super::Draft;
 use crate::{
     effect::{Answer, Change},
-    rows::{Evidence, Question, Subject, Told, WaitKind, WaitRow},
+    rows::{EVIDENCE_BYTES, Evidence, Question, Subject, Told, WaitKind, WaitRow},
 };
 
 /// What a person has decided.
@@ -148,6 +148,9 @@ impl Draft<'_> {
         };
         let Some(question) = wait.question.as_deref().filter(is_meant) else { return };
         let told = match outcome {
+            AttemptOutcome::Succeeded(output) if output.len() > EVIDENCE_BYTES => {
+                Told::Large(output.len() as u64)
+            }
             AttemptOutcome::Succeeded(output) => Told::Succeeded(output.clone()),
             AttemptOutcome::Failed { failure, .. } | AttemptOutcome::Unknown { failure, .. } => {
                 Told::Failed(failure.clone())

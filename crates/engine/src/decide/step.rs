@@ -171,8 +171,9 @@ fn conclude(draft: &mut Draft<'_>, from: &From<'_>, row: &RemoteRow, ending: &En
         progress: from.progress.filter(|_| retry_at.is_some()).cloned(),
         marks: Marks { found, ..row.remote.marks },
     };
-    draft.append(Fact::Attempted(attempted.clone()));
-    if question::asks(&attempted) {
+    let asks = question::asks(&attempted).then(|| attempted.clone());
+    draft.append(Fact::Attempted(attempted));
+    if let Some(attempted) = asks {
         ask(draft, from.call, row, &attempted);
     } else if let Some(due_at) = retry_at {
         let progress = from.progress.or(row.progress.as_ref()).cloned();

@@ -320,7 +320,10 @@ impl Replay {
             matches!((made.asked.clone(), output), (Asked::Step(input), Some((recorded, _))) if input == *recorded)
         };
         // Of those with an intent that entry says that they ran, and those without one never began (rule L7).
-        let intended = self.calls.values().filter(|made| made.intent.is_some()).count();
+        // One that another had announced before took none of its slots.
+        let is_theirs =
+            |made: &&Made| made.intent.as_ref().is_some_and(|intent| intent.is_of_session(lost.session));
+        let intended = self.calls.values().filter(is_theirs).count();
         let running = self.calls.values_mut().filter(|made| {
             matches!(made.asked, Asked::Step(_))
                 && matches!(made.state, State::Ready | State::Told)

@@ -37,6 +37,10 @@ pub(super) struct Intent {
 }
 
 impl Intent {
+    pub(super) fn is_of_session(&self, session: SessionId) -> bool {
+        self.intended.session == session
+    }
+
     pub(super) fn is_of(&self, attempt: Attempt) -> bool {
         self.intended.attempt == attempt
     }

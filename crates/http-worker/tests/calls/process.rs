@@ -41,8 +41,8 @@ fn flags_win_over_the_environment_and_that_over_the_file() {
 #[test]
 fn what_cannot_be_used_is_named() {
     for (name, value, says) in [
-        ("EVERSTEP_FOO", "1", "foo"),
-        ("EVERSTEP_CALLS__HOST", "a.example", "host"),
+        ("EVERSTEP_FOO", "1", "EVERSTEP_FOO"),
+        ("EVERSTEP_CALLS__HOST", "a.example", "EVERSTEP_CALLS__HOST"),
         ("EVERSTEP_CALLS__HOSTS", r#"["a/b"]"#, "a/b"),
         ("EVERSTEP_CALLS__NETWORKS", r#"["10.0.0.0/99"]"#, "10.0.0.0/99"),
         ("EVERSTEP_WORKER__SLOTS", "many", "many"),
