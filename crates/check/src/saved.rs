@@ -147,6 +147,8 @@ struct Line {
     #[serde(skip_serializing_if = "Option::is_none")]
     only_started: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    keep_for: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pool: Option<Pool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     function: Option<FunctionName>,

@@ -264,6 +264,9 @@ pub struct Child {
     /// The token that it claims by its start (rule H28).
     #[serde(default, rename = "start_hook", skip_serializing_if = "Option::is_none")]
     pub hook: Option<StartHook>,
+    /// How long it is kept after its end, whatever that is, where its workflow's rule is not to hold (rules P32, L13).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep_for: Option<Millis>,
 }
 
 /// Another instance, of the same namespace.

@@ -105,6 +105,7 @@ const OPTIONAL: &[&str] = &[
     "cancelled.reason",
     "cancelled.rollback",
     "child.detached",
+    "child.keep_for",
     "child.only_started",
     "child.start_hook",
     "claim.have",

@@ -1,7 +1,7 @@
 //! Reading: every field is checked, and an error names it.
 
 use everstep_protocol::{
-    Attempt, Failure, Fingerprint, Generation, Payload, Position, Timestamp,
+    Attempt, Failure, Fingerprint, Generation, Millis, Payload, Position, Timestamp,
     journal::{
         Attempted, Cancelled, Child, Closed, Delivered, End, Entry, Fact, Lost, Marks, Opened, Other,
         Outcome, Parked, Patched, Remote, Resuming, Returned, Sending, Started, Wait,
@@ -140,6 +140,8 @@ impl Line {
             }),
             "child" => {
                 let hook = self.start_hook()?;
+                let keep_for = self.keep_for.as_deref().map(Millis::parse).transpose();
+                let keep_for = keep_for.map_err(|error| format!("keep_for: {error}"))?;
                 let Other { workflow, id } = need("instance", self.instance)?;
                 Wait::Child(Child {
                     workflow,
@@ -149,6 +151,7 @@ impl Line {
                     detached: self.detached.unwrap_or(false),
                     only_started: self.only_started.unwrap_or(false),
                     hook,
+                    keep_for,
                 })
             }
             "hook" | "payload" | "reply" => return self.opened_hook(),

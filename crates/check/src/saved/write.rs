@@ -132,6 +132,7 @@ impl Line {
                 fingerprint: Some(child.fingerprint.to_string()),
                 detached: Some(child.detached),
                 only_started: Some(child.only_started),
+                keep_for: child.keep_for.map(|length| length.to_string()),
                 ..line.of_start_hook(child.hook.as_ref())
             },
             Wait::Resume(resuming) => Self {

@@ -93,6 +93,9 @@ pub(super) struct EntryView {
     /// The call of a child ends when that has started.
     #[serde(skip_serializing_if = "Option::is_none")]
     only_started: Option<bool>,
+    /// How long a child is kept after its end, where the call says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    keep_for: Option<String>,
     /// The types that are waited for, or that of the event that came.
     #[serde(skip_serializing_if = "Option::is_none")]
     types: Option<Vec<String>>,
@@ -422,6 +425,7 @@ impl EntryView {
                 input: Some(raw(&child.input)),
                 detached: Some(child.detached),
                 only_started: Some(child.only_started),
+                keep_for: child.keep_for.map(|length| length.to_string()),
                 token: child.hook.as_ref().map(|hook| hook.token.to_string()),
                 retention: child.hook.as_ref().and_then(|hook| Some(hook.retention?.to_string())),
                 payload: child.hook.as_ref().and_then(|hook| hook.metadata.as_ref()).map(raw),

@@ -8,6 +8,7 @@ use everstep_engine::{
     Answer, Input, What,
     hook::SentPayload,
     letter::{Letter, Said, gone, nobody, not_found, refusal},
+    retention::Own,
     start::{NameKey, Start},
 };
 use everstep_protocol::{Failure, HookId, InstanceUid, Namespace, journal::Other};
@@ -156,7 +157,7 @@ fn start(shared: &Shared, letter: Letter, name: NameKey) -> Input {
         input: child.input.clone(),
         fingerprint: child.fingerprint,
         seed: shared.chance.seed(),
-        retention: everstep_engine::retention::Own::default(),
+        retention: child.keep_for.map(Own::of_both).unwrap_or_default(),
         pin: None,
         strict: false,
         attributes: Vec::new(),

@@ -147,7 +147,7 @@ pub fn other(id: &str) -> Other {
 pub fn child(id: &str) -> Child {
     let Other { workflow, id } = other(id);
     let (input, fingerprint) = (json("1"), fingerprint(1));
-    Child { workflow, id, input, fingerprint, detached: false, only_started: false, hook: None }
+    Child { workflow, id, input, fingerprint, detached: false, only_started: false, hook: None, keep_for: None }
 }
 
 pub fn child_call(name: &str) -> Call {

@@ -15,6 +15,14 @@ pub struct Retention {
     pub failed: Option<Millis>,
 }
 
+impl Retention {
+    /// The same after any end.
+    #[must_use]
+    pub const fn of_both(span: Millis) -> Self {
+        Self { complete: Some(span), failed: Some(span) }
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Form {

@@ -647,7 +647,12 @@ fn child(everything: bool) -> Child {
         detached: everything,
         only_started: everything,
         hook: None,
+        keep_for: None,
     }
+}
+
+fn child_kept() -> Child {
+    Child { keep_for: Some(Millis(9)), ..child(true) }
 }
 
 fn child_with(hook: StartHook) -> Child {
@@ -790,6 +795,7 @@ fn hook_facts() -> Vec<(&'static str, Fact)> {
         ("owned bare", registered(HookOutcome::Owned { hook: HookId::START, from: None })),
         ("conflict", registered(HookOutcome::Conflict { owner: other() })),
         ("refused", registered(HookOutcome::Refused(bare_failure()))),
+        ("child kept", opened_with(CallKind::Child, Wait::Child(child_kept()))),
         ("child with hook", opened_with(CallKind::Child, Wait::Child(child_with(start_hook())))),
         ("child with bare hook", opened(CallKind::Child, Wait::Child(child_with(bare_start_hook())))),
         ("resume", opened_with(CallKind::Resume, Wait::Resume(resuming()))),

@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use everstep_protocol::duration::{IntoMillis, SLEEP_MAX};
 use everstep_protocol::hook::{HookRetention, StartHook};
 use everstep_protocol::{FailureKind, InstanceId, Payload, Token, WorkflowName, child_id, journal::Other};
 use serde::Serialize;
@@ -38,7 +39,15 @@ impl<Out> ChildCall<Out> {
         let id = pending.call().map(|call| child_id(info.uid, info.run, info.generation, call.hash()));
         let child = match (workflow, id, input) {
             (Some(workflow), Some(id), Some(input)) => {
-                Some(ChildSpec { workflow, id, input, detached: false, only_started: false, hook: None })
+                Some(ChildSpec {
+                workflow,
+                id,
+                input,
+                detached: false,
+                only_started: false,
+                hook: None,
+                keep_for: None,
+            })
             }
             _ => None,
         };
@@ -59,6 +68,40 @@ impl<Out> ChildCall<Out> {
             (Ok(id), Some(child)) => child.id = id,
             (Ok(_), None) => {}
             (Err(error), _) => self.pending.refuse(FailureKind::Invalid, error),
+        }
+        self
+    }
+
+    /// The child is the one effect of this key, whichever instances call it, and however often (rule L4): the first call starts it, and
+    /// every call of the same workflow, key and input gets its result, now or when it has ended. The same as [`id`](Self::id) and
+    /// [`detached`](Self::detached), since what several instances wait for ends with none of them.
+    ///
+    /// The key is free again when the child is deleted: say [how long](Self::keep_for) it must answer. A failure is an answer as well.
+    ///
+    /// ```
+    /// # use everstep_sdk::{Error, Workflow};
+    /// # async fn body(cx: Workflow, invoice: u64) -> Result<String, Error> {
+    /// cx.child("charge", "charge-invoice", invoice)
+    ///     .ledger_key(format!("invoice:{invoice}"))
+    ///     .keep_for("400 days")
+    ///     .await
+    /// # }
+    /// ```
+    pub fn ledger_key(self, key: impl AsRef<str>) -> Self {
+        self.id(key).detached()
+    }
+
+    /// How long the child is kept after its end, whatever that is: at most ten years. Default: as long as the installation keeps
+    /// instances of its workflow. One that exists already keeps its own.
+    pub fn keep_for(mut self, length: impl IntoMillis) -> Self {
+        match (length.into_millis(), &mut self.child) {
+            (Ok(length), _) if length > SLEEP_MAX => {
+                let reason = format!("keep_for {length} is refused, the longest is {SLEEP_MAX}");
+                self.pending.refuse(FailureKind::Invalid, reason);
+            }
+            (Ok(length), Some(child)) => child.keep_for = Some(length),
+            (Ok(_), None) => {}
+            (Err(error), _) => self.pending.refuse(FailureKind::Invalid, format!("keep_for: {error}")),
         }
         self
     }

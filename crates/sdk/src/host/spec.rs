@@ -87,6 +87,8 @@ pub struct ChildSpec {
     pub only_started: bool,
     /// The token that it claims by its start.
     pub hook: Option<StartHook>,
+    /// How long it is kept after its end; its workflow's rule if none.
+    pub keep_for: Option<Millis>,
 }
 
 /// A payload for the hook of another instance.

@@ -41,6 +41,7 @@ fn child(id: &str, detached: bool) -> OpenWait {
         detached,
         only_started: false,
         hook: None,
+        keep_for: None,
     })
 }
 

@@ -10,7 +10,7 @@ use everstep_protocol::{
     journal::{Choice, Fact, QuestionId},
 };
 use everstep_store::StatusWord;
-use everstep_system_tests::{Gate, Log, World, on_both};
+use everstep_system_tests::{Gate, Kind, Log, World, on_both};
 
 /// Where its worker is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +50,29 @@ fn transfer(log: &Log, gate: &Gate, point: Point) -> Registry {
             Ok::<_, Error>(paid)
         }
     })
+}
+
+/// `pay` has an invoice charged under its ledger key; the charge passes a gate.
+fn payers(log: &Log, gate: &Gate) -> Registry {
+    let (log, gate) = (log.clone(), gate.clone());
+    Registry::new()
+        .workflow_fn("pay", |cx: Workflow, cents: u64| async move {
+            cx.child::<String>("charge", "charge", cents).ledger_key("invoice:7").await
+        })
+        .workflow_fn("charge", move |cx: Workflow, cents: u64| {
+            let (log, gate) = (log.clone(), gate.clone());
+            async move {
+                let charge = move |step: Step, _: u64| {
+                    let (log, gate) = (log.clone(), gate.clone());
+                    async move {
+                        log.push("charge");
+                        gate.pass().await;
+                        Ok::<_, Error>(step.idempotency_key().to_owned())
+                    }
+                };
+                cx.step("charge", cents, charge).await
+            }
+        })
 }
 
 async fn has(world: &World, id: &str, what: &str, is_it: impl Fn(&Fact) -> bool) {
@@ -150,5 +173,27 @@ on_both! {
         answer(&world, "two", Choice::Done(Payload::encode(&7).expect("it has a JSON form"))).await;
         assert_eq!(world.end("transfer", "two").await.output::<u32>(), 7);
         assert_eq!(log.count("transfer"), 1);
+    }
+
+    async fn l04_many_instances_race_for_one_ledger_key_and_one_effect_answers_all(setup) {
+        let coordinators = if setup.kind() == Kind::Fleet { 2 } else { 1 };
+        let mut world = setup.coordinators(coordinators).start().await;
+        let (log, gate) = (Log::new(), Gate::closed());
+        for _ in 0..2 {
+            world.add_worker(payers(&log, &gate)).await;
+        }
+        for number in 0..30 {
+            world.begin("pay", &format!("payer-{number}"), &100).await;
+        }
+        log.reached("charge", 1).await;
+        gate.open();
+        let mut outputs = std::collections::BTreeSet::new();
+        for number in 0..30 {
+            outputs.insert(world.end("pay", &format!("payer-{number}")).await.output::<String>());
+        }
+        world.begin("pay", "late", &100).await;
+        outputs.insert(world.end("pay", "late").await.output::<String>());
+        assert_eq!(outputs.len(), 1, "{outputs:?}");
+        assert_eq!(log.count("charge"), 1);
     }
 }

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use everstep::{Error, FailureKind, Retry, Step, Workflow};
+use everstep::{Error, FailureKind, Millis, Retry, Step, Workflow};
 use everstep_testkit::{
     Kit, KitError, Mock, Run, Status, TestKit, crash_everywhere,
     journal::{Fact, Outcome},
@@ -260,4 +260,106 @@ fn l07_a_restart_from_a_step_does_not_make_an_unknown_call_again() {
         assert_eq!(run.result::<String>().await.unwrap(), "paid");
     });
     assert_eq!(bank.transfers(), 1);
+}
+
+/// `pay` has an invoice charged under its ledger key, and `charge` takes a day for it and counts.
+fn payers(charges: &Arc<AtomicU32>) -> TestKit {
+    let charges = charges.clone();
+    TestKit::new()
+        .coordinator(|settings| {
+            settings.retention_complete = Millis::parse("1 day").unwrap();
+            settings.retention_failed = Millis::parse("1 day").unwrap();
+        })
+        .workflow_fn("pay", |cx: Workflow, cents: u64| async move {
+            let charge = cx.child::<String>("charge", "charge", cents).ledger_key("invoice:7");
+            charge.keep_for("400 days").await
+        })
+        .workflow_fn("charge", move |cx: Workflow, cents: u64| {
+            let charges = charges.clone();
+            async move {
+                cx.sleep("settle", "1 day").await?;
+                let charge = move |_: Step, cents: u64| {
+                    let number = charges.fetch_add(1, Ordering::Relaxed) + 1;
+                    async move {
+                        if cents == 0 { Err(Error::permanent("nothing to pay").named("Nothing")) } else { Ok(number) }
+                    }
+                };
+                let number: u32 = cx.step("charge", cents, charge).await?;
+                Ok::<_, Error>(format!("charge {number}"))
+            }
+        })
+}
+
+#[test]
+fn l04_a_ledger_key_is_one_effect_for_every_instance_that_names_it() {
+    let charges = Arc::new(AtomicU32::new(0));
+    let counted = charges.clone();
+    payers(&charges).run(async move |kit| {
+        let first = kit.start_instance("pay", &100).await.unwrap();
+        let second = kit.start_instance("pay", &100).await.unwrap();
+        let other = kit.start_instance("pay", &200).await.unwrap();
+        first.reaches(Status::Waiting).await.unwrap();
+        first.terminate("wrong").await.unwrap();
+        assert_eq!(other.error().await.unwrap().name(), "InstanceConflict", "it names another effect");
+        assert_eq!(second.result::<String>().await.unwrap(), "charge 1", "it ends with none of them");
+        let third = kit.start_instance("pay", &100).await.unwrap();
+        assert_eq!(third.result::<String>().await.unwrap(), "charge 1");
+        assert_eq!(counted.load(Ordering::Relaxed), 1);
+    });
+}
+
+#[test]
+fn l13_a_ledger_entry_outlives_those_that_named_it_and_ends_with_its_own_retention() {
+    let charges = Arc::new(AtomicU32::new(0));
+    let counted = charges.clone();
+    payers(&charges).run(async move |kit| {
+        let paid = async |expected: &str| {
+            let run = kit.start_instance("pay", &100).await.unwrap();
+            assert_eq!(run.result::<String>().await.unwrap(), expected);
+            run
+        };
+        let first = paid("charge 1").await;
+        kit.advance("399 days").await.unwrap();
+        assert!(first.view().await.is_err(), "its own retention is over");
+        paid("charge 1").await;
+        kit.advance("2 days").await.unwrap();
+        paid("charge 2").await;
+        assert_eq!(counted.load(Ordering::Relaxed), 2);
+    });
+}
+
+#[test]
+fn l04_a_failure_under_a_ledger_key_is_its_answer_until_a_person_says_otherwise() {
+    let charges = Arc::new(AtomicU32::new(0));
+    let counted = charges.clone();
+    payers(&charges).run(async move |kit| {
+        for _ in 0..2 {
+            let run = kit.start_instance("pay", &0).await.unwrap();
+            assert_eq!(run.error().await.unwrap().name(), "Nothing");
+        }
+        assert_eq!(counted.load(Ordering::Relaxed), 1);
+        kit.mock(Mock::step("charge").returns(&9)).unwrap();
+        kit.instance("charge", "invoice:7").unwrap().restart().await.unwrap();
+        let run = kit.start_instance("pay", &0).await.unwrap();
+        assert_eq!(run.result::<String>().await.unwrap(), "charge 9");
+    });
+}
+
+#[test]
+fn l04_a_ledger_key_or_retention_that_cannot_be_is_refused_at_the_call() {
+    let kit = TestKit::new().workflow_fn("pay", |cx: Workflow, (key, length): (String, String)| async move {
+        cx.child::<()>("charge", "charge", ()).ledger_key(key).keep_for(length).await
+    });
+    kit.run(async |kit| {
+        for (key, length, says) in [
+            ("invoice/7", "1 day", "invoice/7"),
+            ("", "1 day", "id"),
+            ("invoice:7", "11 years", "4015d"),
+            ("invoice:7", "soon", "soon"),
+        ] {
+            let run = kit.start_instance("pay", &(key, length)).await.unwrap();
+            let error = run.error().await.unwrap();
+            assert!(error.message().contains(says), "{key} {length}: {error}");
+        }
+    });
 }

@@ -198,6 +198,7 @@ impl Known {
                 detached: child.detached,
                 only_started: child.only_started,
                 hook: child.hook.clone(),
+                keep_for: child.keep_for,
             }),
             Spec::Instance(other) => OpenWait::Instance(other.clone()),
             Spec::Hook(hook) => OpenWait::Hook(hook.clone()),
