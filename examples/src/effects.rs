@@ -64,6 +64,12 @@ pub async fn pay(cx: Workflow, invoice: Invoice, services: Shared) -> Result<Str
     .await
 }
 
+/// A payment that several workflows may ask for: it is an instance of its own, whose id is the ledger key.
+pub async fn settle(cx: Workflow, invoice: Invoice) -> Result<String, Error> {
+    let key = format!("invoice:{}", invoice.number);
+    cx.child("pay", "pay", invoice).ledger_key(key).keep_for("400 days").await
+}
+
 /// A mail: the provider knows keys for a day, so that no attempt comes later than that.
 pub async fn write(cx: Workflow, invoice: Invoice, services: Shared) -> Result<(), Error> {
     cx.step("mail", invoice.mail, move |step: Step, to: String| {
@@ -91,9 +97,13 @@ pub async fn register(cx: Workflow, invoice: Invoice, services: Shared) -> Resul
 
 /// A transfer: no keys, and nobody to ask but a person with the bank's statement.
 pub async fn transfer(cx: Workflow, invoice: Invoice, services: Shared) -> Result<String, Error> {
-    cx.step("transfer", invoice.cents, move |_: Step, cents: u64| {
+    cx.step("transfer", invoice.cents, move |step: Step, cents: u64| {
         let services = services.clone();
-        async move { services.transfer(&format!("invoice {}", invoice.number), cents) }
+        async move {
+            let booking = services.transfer(&format!("invoice {}", invoice.number), cents)?;
+            step.reference(&booking);
+            Ok::<_, Error>(booking)
+        }
     })
     .at_most_once()
     .await

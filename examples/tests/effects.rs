@@ -12,7 +12,9 @@ use std::{
 };
 
 use everstep::{Error, Workflow};
-use everstep_examples::effects::{Invoice, ServiceError, Services, Shared, pay, register, transfer, write};
+use everstep_examples::effects::{
+    Invoice, ServiceError, Services, Shared, pay, register, settle, transfer, write,
+};
 use everstep_testkit::{Run, TestKit};
 
 const GUIDE: &str = include_str!("../../docs/guides/side-effects.md");
@@ -20,7 +22,7 @@ const CODE: [&str; 2] = [include_str!("../src/effects.rs"), include_str!("effect
 
 #[test]
 fn every_sample_of_the_guide_is_code_that_compiles() {
-    support::every_sample_is_in(GUIDE, &CODE, 6);
+    support::every_sample_is_in(GUIDE, &CODE, 7);
 }
 
 /// Does what it is asked, and gives no answer the first time; or fails as it is told.
@@ -106,6 +108,22 @@ fn l05_a_payment_without_an_answer_is_repeated_under_its_key() {
     kit(&fake, pay).run(async |kit| {
         let run = kit.start_instance("effect", &invoice()).await.unwrap();
         assert_eq!(run.result::<String>().await.unwrap(), "receipt");
+    });
+    assert_eq!(fake.effects(), 1);
+}
+
+#[test]
+fn l04_a_payment_that_two_workflows_ask_for_is_made_once() {
+    let fake = Fake::failing(&[ServiceError::NoAnswer]);
+    let services: Shared = fake.clone();
+    let kit = TestKit::new()
+        .workflow_fn("settle", settle)
+        .workflow_fn("pay", move |cx: Workflow, invoice: Invoice| pay(cx, invoice, services.clone()));
+    kit.run(async |kit| {
+        for _ in 0..2 {
+            let run = kit.start_instance("settle", &invoice()).await.unwrap();
+            assert_eq!(run.result::<String>().await.unwrap(), "receipt");
+        }
     });
     assert_eq!(fake.effects(), 1);
 }

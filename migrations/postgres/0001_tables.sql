@@ -104,8 +104,12 @@ CREATE TABLE journal (
     call bytea CHECK (octet_length(call) = 16),
     entry bytea NOT NULL,
     payload text,
+    reference text COLLATE "C",
     PRIMARY KEY (instance, run, position)
 );
+COMMENT ON COLUMN journal.reference IS 'what the service of a step calls what the step did; null where the step did not say';
+-- Few entries have one, and only those are in it (rule L14).
+CREATE INDEX journal_by_reference ON journal (reference) WHERE reference IS NOT NULL;
 COMMENT ON COLUMN journal.kind IS '1 started, 2 attempted, 3 opened, 4 fired, 5 lost, 6 parked, 7 retried, 8 ended, 9 delivered, 10 closed, 12 cancelled, 14 patched, 15 compensating, 16 compensated, 17 returned, 21 continued, 25 rollback, 26 reusable, 30 registered, 31 received, 32 taken over, 40 intended, 41 withdrawn, 42 resolved';
 
 -- The side tables of open instances. `subject` is zero for the instance itself, else the hash of a remote step's call.

@@ -85,8 +85,11 @@ CREATE TABLE journal (
     -- MessagePack of the fact without its main payload, which is JSON text of its own.
     entry    BLOB    NOT NULL,
     payload  TEXT,
+    -- What the service of a step calls what the step did; null where the step did not say (rule L14).
+    reference TEXT,
     PRIMARY KEY (uid, run, position)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX journal_by_reference ON journal (reference) WHERE reference IS NOT NULL;
 
 -- `subject` is 16 zero bytes for the instance itself, otherwise the hash of a remote step's call.
 CREATE TABLE lease (

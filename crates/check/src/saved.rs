@@ -10,7 +10,8 @@ mod write;
 
 use everstep_protocol::{
     BuildName, Call, Epoch, EventKey, EventType, FailureKind, FunctionName, Generation, InstanceId,
-    InstanceUid, Namespace, Pin, Pool, Position, Run, Sent, SessionId, Timestamp, Token, WorkflowName,
+    InstanceUid, Namespace, Pin, Pool, Position, Reference, Run, Sent, SessionId, Timestamp, Token,
+    WorkflowName,
     hook::{Webhook, WebhookResponse},
     journal::{Entry, Other, ParkCode},
 };
@@ -176,6 +177,8 @@ struct Line {
     reused: bool,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     found: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reference: Option<Reference>,
     #[serde(skip_serializing_if = "Option::is_none")]
     class: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -101,6 +101,43 @@ pub struct Question {
     pub evidence: Option<Evidence>,
 }
 
+/// Calls of steps.
+#[derive(Debug, Deserialize)]
+#[allow(missing_docs, reason = "the fields are those of the HTTP API")]
+pub struct Ledger {
+    pub entries: Vec<LedgerEntry>,
+    #[serde(default)]
+    pub next: Option<u64>,
+}
+
+/// One call of a step.
+#[derive(Debug, Deserialize)]
+#[allow(missing_docs, reason = "the fields are those of the HTTP API")]
+pub struct LedgerEntry {
+    pub workflow: String,
+    pub id: String,
+    pub call: Call,
+    pub class: String,
+    pub key: String,
+    #[serde(default)]
+    pub reference: Option<String>,
+    pub calls: u64,
+    pub outcome: String,
+    #[serde(default)]
+    pub decision: Option<Decision>,
+}
+
+/// What a person decided.
+#[derive(Debug, Deserialize)]
+#[allow(missing_docs, reason = "the fields are those of the HTTP API")]
+pub struct Decision {
+    pub choice: String,
+    #[serde(default)]
+    pub by: Option<String>,
+    #[serde(default)]
+    pub why: Option<String>,
+}
+
 /// What a worker said too late.
 #[derive(Debug, Deserialize)]
 #[allow(missing_docs, reason = "the fields are those of the HTTP API")]

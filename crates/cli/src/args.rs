@@ -1,6 +1,7 @@
 //! The command line.
 
 mod attention;
+mod ledger;
 
 use std::path::PathBuf;
 
@@ -11,6 +12,7 @@ use everstep_protocol::{BuildName, EventKey, EventType, InstanceId, Namespace, P
 pub use self::attention::{
     AnswerArgs, AttentionCommand, AttentionListArgs, QuestionFilter, ResolveAllArgs, ResolveArgs,
 };
+pub use self::ledger::{FindArgs, LedgerCommand};
 
 /// What the exit codes mean.
 pub const EXIT_CODES: &str = "\
@@ -98,6 +100,9 @@ pub enum Command {
     /// Look at what instances ask people, and answer
     #[command(subcommand)]
     Attention(AttentionCommand),
+    /// Look up which calls steps have made, under which keys, and what came of them
+    #[command(subcommand)]
+    Ledger(LedgerCommand),
     /// Send events to instances
     #[command(subcommand)]
     Events(EventsCommand),

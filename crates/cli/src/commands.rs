@@ -8,6 +8,7 @@ mod events;
 mod export;
 mod hooks;
 mod instances;
+mod ledger;
 mod rejected;
 mod settings;
 mod start;
@@ -42,6 +43,7 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Instances(command) => instances::run(&Asking::new(&global)?, command).await,
         Command::Bulk(command) => bulk::run(&Asking::new(&global)?, command).await,
         Command::Attention(command) => attention::run(&Asking::new(&global)?, command).await,
+        Command::Ledger(command) => ledger::run(&Asking::new(&global)?, command).await,
         Command::Events(command) => events::run(&Asking::new(&global)?, command).await,
         Command::Hooks(command) => hooks::run(&Asking::new(&global)?, command).await,
         Command::Check(options) => check::run(options).await,

@@ -6,7 +6,8 @@ use std::{fmt::Write as _, io::IsTerminal};
 use comfy_table::{Cell, Color, Table, presets};
 
 use crate::answer::{
-    Bulk, Call, Child, Entry, Hook, Instance, Question, QuestionList, Reason, Rejected, Rollback,
+    Bulk, Call, Child, Decision, Entry, Hook, Instance, Ledger, Question, QuestionList, Reason, Rejected,
+    Rollback,
 };
 
 /// Text in which control characters are escaped.
@@ -247,6 +248,38 @@ pub fn questions(list: &QuestionList) -> String {
         writeln!(shown, "more with --after {}", plain(next)).expect("a string takes any text");
     }
     shown
+}
+
+/// Calls of steps.
+#[must_use]
+pub fn ledger(list: &Ledger) -> String {
+    let mut table =
+        table(&["WORKFLOW", "ID", "CALL", "CLASS", "CALLS", "OUTCOME", "DECIDED", "REFERENCE", "KEY"]);
+    for entry in &list.entries {
+        let decided = entry.decision.as_ref().map(decided).unwrap_or_default();
+        table.add_row([
+            plain(&entry.workflow),
+            plain(&entry.id),
+            call(&entry.call),
+            plain(&entry.class),
+            entry.calls.to_string(),
+            plain(&entry.outcome),
+            decided,
+            plain(entry.reference.as_deref().unwrap_or_default()),
+            plain(&entry.key),
+        ]);
+    }
+    let mut shown = finish(table);
+    if let Some(next) = &list.next {
+        writeln!(shown, "more with --after {next}").expect("a string takes any text");
+    }
+    shown
+}
+
+fn decided(decision: &Decision) -> String {
+    let by = decision.by.as_deref().map(|by| format!(" by {by}")).unwrap_or_default();
+    let why = decision.why.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
+    plain(&format!("{}{by}{why}", decision.choice))
 }
 
 /// Questions and what came of answering each.

@@ -201,6 +201,22 @@ fn l08_many_questions_are_answered_at_once() {
 }
 
 #[test]
+fn l14_calls_of_steps_are_shown_and_found() {
+    let entry = r#"{"workflow":"fulfil","id":"o-1","run":1,"position":4,"call":{"kind":"step","name":"transfer","count":1},"class":"at_most_once","key":"5e5e","reference":"T-99","calls":2,"since":"2026-01-02T03:04:05.000006Z","until":"2026-01-02T03:04:06.000006Z","outcome":"succeeded","decision":{"choice":"done","at":"2026-01-02T03:04:06.000006Z","by":"ann","why":"line 4"}}"#;
+    let list = format!(r#"{{"entries":[{entry}],"next":4}}"#);
+    let get = ["ledger", "get", "fulfil", "o-1", "--step", "transfer", "--limit", "1"];
+    let route = "GET /v1/default/workflows/fulfil/instances/o-1/ledger?step=transfer&limit=1";
+    assert_snapshot!("ledger_get", one(route, 200, list.clone()).run(&get));
+    let find = ["ledger", "find", "--reference", "T-99"];
+    assert_snapshot!("ledger_find", one("GET /v1/default/ledger?reference=T-99", 200, list).run(&find));
+    let route = "GET /v1/default/ledger?key=5e5e&since=2026-01-01T00%3A00%3A00Z";
+    let by_key = ["ledger", "find", "--key", "5e5e", "--since", "2026-01-01T00:00:00Z"];
+    assert_snapshot!("ledger_find_by_key", one(route, 200, r#"{"entries":[]}"#.to_owned()).run(&by_key));
+    let nothing = Rig::new(Vec::new());
+    assert_snapshot!("ledger_find_by_nothing", nothing.run(&["ledger", "find"]));
+}
+
+#[test]
 fn many_instances_are_operated_at_once() {
     let bulk = |state: &str, done: u32| {
         format!(

@@ -63,6 +63,21 @@ pub struct Questions {
     pub after: Option<String>,
 }
 
+/// Which calls of steps are searched for: by one of `key` and `reference`.
+#[derive(Clone, Debug, Default)]
+pub struct LedgerSearch {
+    /// The idempotency key.
+    pub key: Option<String>,
+    /// What the service calls what the step did.
+    pub reference: Option<String>,
+    /// The instance was created at this moment, as RFC 3339, or later; or at most this duration ago. Only of a key; default `7 days`.
+    pub since: Option<String>,
+    /// The instance was created before; only of a key.
+    pub until: Option<String>,
+    /// How many.
+    pub limit: Option<u32>,
+}
+
 /// An event to send.
 #[derive(Debug)]
 pub struct Event {
@@ -320,6 +335,38 @@ impl Api {
         let path =
             ["workflows", workflow.as_str(), "instances", id.as_str(), "attention", question, "resolve"];
         self.send(self.keyed(self.url(&path), key, body)?).await
+    }
+
+    /// Which calls the steps of an instance have made, under which keys, and what came of them; of one step, if one is named.
+    pub async fn ledger(
+        &self,
+        workflow: &WorkflowName,
+        id: &InstanceId,
+        step: Option<&str>,
+        (after, limit): (Option<u64>, Option<u32>),
+    ) -> Result<Answer, Error> {
+        let mut url = self.url(&["workflows", workflow.as_str(), "instances", id.as_str(), "ledger"]);
+        let (step, after) = (step.map(ToOwned::to_owned), after.map(|after| after.to_string()));
+        let limit = limit.map(|limit| limit.to_string());
+        query(&mut url, &[("step", &step), ("after", &after), ("limit", &limit)]);
+        self.get(url).await
+    }
+
+    /// The same of all instances, by an idempotency key or an external reference.
+    pub async fn search_ledger(&self, search: &LedgerSearch) -> Result<Answer, Error> {
+        let mut url = self.url(&["ledger"]);
+        let limit = search.limit.map(|limit| limit.to_string());
+        query(
+            &mut url,
+            &[
+                ("key", &search.key),
+                ("reference", &search.reference),
+                ("since", &search.since),
+                ("until", &search.until),
+                ("limit", &limit),
+            ],
+        );
+        self.get(url).await
     }
 
     /// Tokens and who has them.

@@ -26,6 +26,8 @@
 //! | `GET .../{id}/attention`, `.../{question}` | what it asks people |
 //! | `POST .../{id}/attention/{question}/resolve` | answer it |
 //! | `GET /v1/{namespace}/attention` | what all instances ask, oldest first |
+//! | `GET .../{id}/ledger` | which calls its steps have made, under which keys, and what came of them |
+//! | `GET /v1/{namespace}/ledger` | the same of all instances, by `key` or `reference` |
 //! | `POST .../{id}/pin`, `.../unpin` | let only workers of one build have it; let any |
 //! | `POST /v1/{namespace}/bulk` | an operation on many instances, or with `dry_run` their count |
 //! | `GET /v1/{namespace}/bulk` | such operations, newest first |
@@ -50,6 +52,7 @@ mod health;
 mod hooks;
 mod instances;
 mod journal;
+mod ledger;
 mod operate;
 mod problem;
 mod reason;
@@ -143,6 +146,8 @@ pub fn router(handle: Handle) -> Router {
         .route(&of_instance("/pin"), post(control::pin))
         .route(&of_instance("/unpin"), post(control::unpin))
         .route("/v1/{namespace}/attention", get(attention::list))
+        .route("/v1/{namespace}/ledger", get(ledger::search))
+        .route(&of_instance("/ledger"), get(ledger::of_instance))
         .route(&of_instance("/attention"), get(attention::of_instance))
         .route(&of_instance("/attention/{question}"), get(attention::get))
         .route("/v1/{namespace}/bulk", post(bulk::begin).get(bulk::list))

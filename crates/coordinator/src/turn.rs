@@ -286,10 +286,20 @@ fn reported(input: &Input) -> Option<(SessionId, WorkerItem)> {
     let Input::On { instance, what } = input else { return None };
     match what {
         What::Report { session, report, .. } => Some((*session, WorkerItem::Report(report.clone()))),
-        What::StepReport { session, call, epoch, ran_for, outcome, progress, found, .. } => {
+        What::StepReport { session, call, epoch, ran_for, outcome, progress, found, reference, .. } => {
             let (instance, call, epoch, ran_for) = (*instance, *call, *epoch, *ran_for);
             let (outcome, progress, found) = (outcome.clone(), progress.clone(), *found);
-            let item = WorkerItem::StepReport { instance, call, epoch, ran_for, outcome, progress, found };
+            let reference = reference.clone();
+            let item = WorkerItem::StepReport {
+                instance,
+                call,
+                epoch,
+                ran_for,
+                outcome,
+                progress,
+                found,
+                reference,
+            };
             Some((*session, item))
         }
         _ => None,

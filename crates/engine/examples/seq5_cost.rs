@@ -328,6 +328,7 @@ fn report(n: u64, step: u32) -> Report {
         outcome: AttemptOutcome::Succeeded(output),
         progress: None,
         marks: everstep_protocol::journal::Marks::default(),
+        reference: None,
     };
     Report {
         instance: uid(n),

@@ -107,14 +107,14 @@ pub fn decide(head: &Head, what: &What, context: Context<'_>) -> Decision {
         What::Report { session, build, report } => report::report(&mut draft, *session, build, report),
         What::Due { call } => due::due(&mut draft, *call),
         What::StepClaim { session, call } => step::claim(&mut draft, *session, *call),
-        What::StepReport { session, build, call, epoch, ran_for, outcome, progress, found } => {
+        What::StepReport { session, build, call, epoch, ran_for, outcome, progress, found, reference } => {
             let from =
                 step::From { session: *session, build, call: *call, progress: kept(progress.as_ref()) };
             step::report(
                 &mut draft,
                 &from,
                 *epoch,
-                &step::Ending { ran_for: *ran_for, outcome, found: *found },
+                &step::Ending { ran_for: *ran_for, outcome, found: *found, reference: reference.as_ref() },
             )
         }
         What::StepLeaseEnded { session, build, call, epoch, counts, unstarted, progress } => {

@@ -1,7 +1,7 @@
 //! The inputs: every cause of work.
 
 use everstep_protocol::{
-    BuildName, CallHash, Class, Epoch, EventType, InstanceUid, Millis, Payload, Pin, SessionId,
+    BuildName, CallHash, Class, Epoch, EventType, InstanceUid, Millis, Payload, Pin, Reference, SessionId,
     journal::{Awaiting, Progress},
     message::{Again, AttemptOutcome, Have, OpenWait, Report, Then},
 };
@@ -100,6 +100,8 @@ pub enum What {
         progress: Option<Payload>,
         /// The output was found by looking (rule L6).
         found: bool,
+        /// What its service calls what it did (rule L14).
+        reference: Option<Reference>,
     },
     /// The lease of a remote step has ended without a report.
     StepLeaseEnded {

@@ -17,6 +17,7 @@
 //! | [`replay`] | how a journal is fed to a body, and what the body may do next |
 
 pub mod account;
+pub mod audit;
 pub mod batch;
 pub mod bulk;
 pub mod decide;

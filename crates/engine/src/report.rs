@@ -124,6 +124,7 @@ fn attempted(
         outcome,
         progress: kept(end.progress.as_ref()).filter(|_| follows).cloned(),
         marks: end.marks,
+        reference: end.reference.clone(),
     }
 }
 

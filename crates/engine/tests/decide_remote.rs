@@ -336,6 +336,7 @@ fn p05_what_a_remote_attempt_told_is_given_to_the_next() {
             outcome,
             progress,
             found: false,
+            reference: None,
         }
     };
     let ended = |counts, progress| {

@@ -250,6 +250,7 @@ fn attempted(call: &Call, attempt: u32, after: u64, done: bool) -> Fact {
         outcome,
         progress: None,
         marks: everstep_protocol::journal::Marks::default(),
+        reference: None,
     })
 }
 

@@ -17,8 +17,8 @@ pub use self::{
 };
 use crate::{
     Attempt, Attribute, BuildName, Call, CallHash, Epoch, EventKey, EventType, Failure, Fingerprint,
-    FunctionName, Generation, InstanceId, Millis, Payload, Policy, Pool, Position, SessionId, StepKey,
-    Timestamp, Token, WorkflowName,
+    FunctionName, Generation, InstanceId, Millis, Payload, Policy, Pool, Position, Reference, SessionId,
+    StepKey, Timestamp, Token, WorkflowName,
     hook::{Registration, StartHook},
 };
 
@@ -151,6 +151,9 @@ pub struct Attempted {
     /// What the code says of the step.
     #[serde(default, skip_serializing_if = "Marks::is_empty")]
     pub marks: Marks,
+    /// What its service calls what it did (rule L14).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reference: Option<Reference>,
 }
 
 fn is_default(policy: &Policy) -> bool {

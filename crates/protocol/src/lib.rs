@@ -39,7 +39,7 @@ pub use id::{
 pub use key::{Fingerprint, StepKey};
 pub use name::{
     AttributeName, BuildName, CallName, EventKey, EventType, FunctionName, InstanceId, Namespace, Pool,
-    Token, WorkflowName,
+    Reference, Token, WorkflowName,
 };
 pub use payload::Payload;
 pub use pin::Pin;

@@ -10,7 +10,8 @@ pub use self::grant::{Entries, Grant, StepGrant};
 pub use self::session::{Heartbeat, Held, HeldStep, OpenSession, Running, SessionMessage};
 use crate::{
     Attempt, Attribute, Call, CallHash, CoordinatorId, Epoch, EventKey, EventType, Failure, Fingerprint,
-    Incarnation, InstanceUid, Millis, Payload, Policy, Position, Run, SessionId, StepKey, Timestamp, Token,
+    Incarnation, InstanceUid, Millis, Payload, Policy, Position, Reference, Run, SessionId, StepKey,
+    Timestamp, Token,
     hook::Registration,
     journal::{
         Awaiting, Child, Closed, Compensated, End, Marks, Other, Parked, Remote, Reply, Resuming, Sending,
@@ -119,6 +120,9 @@ pub enum WorkerItem {
         /// The output was found by looking (rule L6).
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         found: bool,
+        /// What its service calls what it did (rule L14).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reference: Option<Reference>,
     },
     /// Gives a remote step back unfinished; never counts as a loss.
     StepGiveBack {
@@ -262,6 +266,9 @@ pub struct AttemptEnd {
     /// What the code says of the step.
     #[serde(default, skip_serializing_if = "Marks::is_empty")]
     pub marks: Marks,
+    /// What its service calls what it did (rule L14).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reference: Option<Reference>,
 }
 
 fn is_default(policy: &Policy) -> bool {

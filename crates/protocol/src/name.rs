@@ -277,6 +277,20 @@ name! {
 }
 
 name! {
+    /// What the service that a step calls calls what the step did there, such as the number of a charge (rule L14).
+    Reference, "external reference", CALL
+}
+
+impl Reference {
+    /// Of a text of any kind: control characters become blanks, what is longer than 256 characters is cut. None if nothing is left.
+    #[must_use]
+    pub fn of(text: &str) -> Option<Self> {
+        let shown: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(256).collect();
+        Self::new(shown.trim()).ok()
+    }
+}
+
+name! {
     /// The name of an attribute: 1 to 64 of `[A-Za-z0-9_.-]` (P37).
     AttributeName, "attribute name", ATTRIBUTE
 }

@@ -1,12 +1,12 @@
 //! What a step function is given beside its input.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use everstep_protocol::{
-    Attempt, CallKind, CallName, Failure, FailureKind, InstanceId, Namespace, Payload, Policy, StepKey,
-    WorkflowName, limits::PROGRESS_BYTES,
+    Attempt, CallKind, CallName, Failure, FailureKind, InstanceId, Namespace, Payload, Policy, Reference,
+    StepKey, WorkflowName, limits::PROGRESS_BYTES,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -42,6 +42,7 @@ struct Inner {
     progress: ProgressSink,
     last_progress: Option<Payload>,
     found: AtomicBool,
+    reference: OnceLock<Reference>,
 }
 
 /// What is known of an attempt when it begins.
@@ -103,6 +104,7 @@ impl Step {
                     progress,
                     last_progress,
                     found: AtomicBool::new(false),
+                    reference: OnceLock::new(),
                 }),
                 cancel,
             },
@@ -126,6 +128,33 @@ impl Step {
     #[must_use]
     pub fn was_found(&self) -> bool {
         self.attempt.found.load(Ordering::Relaxed)
+    }
+
+    /// Says what the service that was called calls what it did, such as the number of a charge: it stands in the journal with the
+    /// attempt, and whoever has it from there finds the instance by it (rule L14). The first counts. Control characters become
+    /// blanks, what is longer than 256 characters is cut; a sensitive step's reference is shown like any other.
+    ///
+    /// ```
+    /// # use everstep_sdk::{Error, Step};
+    /// async fn charge(step: Step, cents: u64) -> Result<String, Error> {
+    ///     let charge = send(step.idempotency_key(), cents).await?;
+    ///     step.reference(&charge);
+    ///     Ok(charge)
+    /// }
+    /// # async fn send(key: &str, cents: u64) -> Result<String, Error> { Ok(format!("{key}{cents}")) }
+    /// ```
+    pub fn reference(&self, reference: impl AsRef<str>) {
+        if let Some(reference) = Reference::of(reference.as_ref()) {
+            // Whoever is late is told nothing: the effect was there before.
+            let _ = self.attempt.reference.set(reference);
+        }
+    }
+
+    /// What the attempt said of itself.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn said_reference(&self) -> Option<Reference> {
+        self.attempt.reference.get().cloned()
     }
 
     /// The step's name.

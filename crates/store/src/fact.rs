@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use everstep_protocol::{
-    Payload,
+    Payload, Reference,
     journal::{Choice, End, Fact, Outcome, Wait},
     wire,
 };
@@ -26,8 +26,7 @@ pub(crate) fn split(fact: &Fact) -> (Bytes, Option<&str>) {
 /// The fact of its two parts.
 pub(crate) fn join(rest: &[u8], payload: Option<String>) -> Result<Fact, Error> {
     let corrupt = |reason: String| Error::new(ErrorKind::Corrupt, "reading a journal entry", reason);
-    let mut fact: Fact =
-        wire::decode("journal entry", rest).map_err(|unreadable| corrupt(unreadable.to_string()))?;
+    let mut fact = bare(rest)?;
     match (main_mut(&mut fact), payload) {
         (Some(place), Some(text)) => *place = Payload::from_trusted(text),
         (None, None) => {}
@@ -35,6 +34,20 @@ pub(crate) fn join(rest: &[u8], payload: Option<String>) -> Result<Fact, Error> 
         (None, Some(_)) => return Err(corrupt("it has a payload that it should not have".to_owned())),
     }
     Ok(fact)
+}
+
+/// The fact without its main payload, for whoever does not look at that.
+pub(crate) fn bare(rest: &[u8]) -> Result<Fact, Error> {
+    let corrupt = |reason: String| Error::new(ErrorKind::Corrupt, "reading a journal entry", reason);
+    wire::decode("journal entry", rest).map_err(|unreadable| corrupt(unreadable.to_string()))
+}
+
+/// What the service of a step calls what the step did, if the entry says it.
+pub(crate) fn reference(fact: &Fact) -> Option<&str> {
+    match fact {
+        Fact::Attempted(attempted) => attempted.reference.as_ref().map(Reference::as_str),
+        _ => None,
+    }
 }
 
 const fn main(fact: &Fact) -> Option<&Payload> {
@@ -170,6 +183,7 @@ mod tests {
             outcome,
             progress: None,
             marks: Marks::default(),
+            reference: None,
         })
     }
 

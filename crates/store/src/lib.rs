@@ -47,7 +47,8 @@ pub use error::{Error, ErrorKind};
 pub use mail::Mail;
 pub use view::{
     AskedView, AttentionCount, AttentionFilter, AttentionMark, AttentionView, ChildView, Cursor, Filter,
-    HookView, InstanceView, Page, RejectedView, Replied, StatusWord, UNKNOWN_OUTCOME, UnreadView, WaitView,
+    HookView, InstanceView, LedgerCall, LedgerSearch, Page, RejectedView, Replied, Since, StatusWord,
+    UNKNOWN_OUTCOME, UnreadView, WaitView,
 };
 
 /// Decides what a transaction writes, from what it has locked and loaded. Called at most once per transaction, inside it.
@@ -430,6 +431,10 @@ pub trait Views: Send + Sync + std::fmt::Debug + 'static {
 
     /// How many questions are open, of all namespaces, by kind and age.
     async fn attention_counts(&self) -> Result<Vec<AttentionCount>, Error>;
+
+    /// Calls of steps with all that their journals say of them but payloads, oldest first (rule L14). Of a key, searched for in the
+    /// journals of a window, by reading those: it may take long, and is [`ErrorKind::Unavailable`] after 30 s.
+    async fn ledger(&self, search: &LedgerSearch, limit: u32) -> Result<Vec<LedgerCall>, Error>;
 
     /// Rejected messages of a namespace, newest first.
     async fn rejected(&self, namespace: &Namespace, limit: u32) -> Result<Vec<RejectedView>, Error>;

@@ -19,6 +19,7 @@ mod events;
 mod fault;
 mod hooks;
 mod journal;
+mod ledger;
 mod letters;
 mod load;
 mod migrate;
@@ -44,6 +45,7 @@ use tokio_postgres::{Config, NoTls};
 
 #[doc(hidden)]
 pub use self::attention::attention_list;
+pub use self::ledger::ledger_searches;
 pub use self::migrate::{Applied, migrate};
 #[doc(hidden)]
 pub use self::statements::{Statement, hot_statements};

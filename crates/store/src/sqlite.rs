@@ -20,6 +20,7 @@ mod events;
 mod fault;
 mod hooks;
 mod journal;
+mod ledger;
 mod letters;
 mod load;
 mod records;

@@ -11,9 +11,9 @@ use everstep_engine::{
 };
 use everstep_protocol::{
     Attribute, BuildName, Call, CallHash, Epoch, EventType, Generation, InstanceId, InstanceUid, Millis,
-    Namespace, Payload, Pin, Position, Run, SessionId, Timestamp, Token, WorkflowName,
+    Namespace, Payload, Pin, Position, Reference, Run, SessionId, StepKey, Timestamp, Token, WorkflowName,
     hook::WebhookResponse,
-    journal::{Compensated, End, Other, Parked},
+    journal::{Compensated, End, Entry, Other, Parked},
 };
 
 /// An open wait.
@@ -31,6 +31,56 @@ pub struct WaitView {
     pub awaited: Option<Awaited>,
     /// What a person is asked; only for waits of a person.
     pub question: Option<Box<Question>>,
+}
+
+/// Which calls of steps an auditor asks for (rule L14).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LedgerSearch {
+    /// Those of an instance's current run that are first heard of after this position.
+    Instance(InstanceUid, Position),
+    /// Those of which an attempt bears this reference.
+    Reference(Namespace, Reference),
+    /// The one with this idempotency key, if its instance was created in a window.
+    Key {
+        /// Of which namespace.
+        namespace: Namespace,
+        /// The key.
+        key: StepKey,
+        /// Where the window begins.
+        since: Since,
+        /// Its end, not part of it; none if it has none.
+        until: Option<Timestamp>,
+    },
+}
+
+/// A moment of the past.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Since {
+    /// This one.
+    At(Timestamp),
+    /// So long before now, by the store's clock.
+    Ago(Millis),
+}
+
+impl Since {
+    /// The moment, if it is now this time.
+    pub(crate) fn at(self, now: Timestamp) -> Timestamp {
+        match self {
+            Self::At(moment) => moment,
+            Self::Ago(span) => now.minus(span),
+        }
+    }
+}
+
+/// A call of a step, as the journal has it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LedgerCall {
+    /// The instance.
+    pub name: NameKey,
+    /// The run.
+    pub run: Run,
+    /// The entries that are about the call, in order, each with `null` for its main payload.
+    pub entries: Vec<Entry>,
 }
 
 /// Something that a person is to decide: why an instance is parked, or what came of an attempt (rule L8).
@@ -297,4 +347,42 @@ impl Replied {
             (None, _) => Self::Over,
         }
     }
+}
+
+/// Whose call it is: of which instance and run.
+pub(crate) type Of = (InstanceUid, Run, CallHash);
+
+/// Entries by call, in the order in which the calls came.
+#[derive(Debug, Default)]
+pub(crate) struct Gathered {
+    last: Option<Of>,
+    calls: Vec<LedgerCall>,
+}
+
+impl Gathered {
+    /// The next entry; those of one call come one after another.
+    pub(crate) fn add(&mut self, call: Of, name: NameKey, entry: Entry) {
+        if self.last != Some(call) {
+            self.calls.push(LedgerCall { name, run: call.1, entries: Vec::new() });
+            self.last = Some(call);
+        }
+        if let Some(last) = self.calls.last_mut() {
+            last.entries.push(entry);
+        }
+    }
+
+    pub(crate) fn calls(self) -> Vec<LedgerCall> {
+        self.calls
+    }
+}
+
+/// The ids that instances created in a window can have: an id begins with the moment at which it was given, by the clock of who gave
+/// it, which may differ from the database's by an hour.
+pub(crate) fn window(from: Timestamp, to: Timestamp) -> (uuid::Uuid, uuid::Uuid) {
+    const HOUR: i64 = 60 * 60 * 1_000;
+    let id = |micros: i64, slack: i64| {
+        let millis = (micros / 1_000).saturating_add(slack).clamp(0, (1 << 48) - 1);
+        uuid::Uuid::from_u128(u128::from(millis.unsigned_abs()) << 80)
+    };
+    (id(from.0, -HOUR), id(to.0, HOUR))
 }

@@ -13,6 +13,7 @@ mod conformance {
     pub(crate) mod fixture;
     pub(crate) mod hooks;
     pub(crate) mod journals;
+    pub(crate) mod ledger;
     pub(crate) mod letters;
     pub(crate) mod lifecycle;
     pub(crate) mod names;
@@ -168,6 +169,9 @@ suites! {
     bulks::{
         p33_a_bulk_operation_is_begun_once_and_goes_on_where_it_stands,
         p33_one_that_is_over_stays_so,
+    },
+    ledger::{
+        l14_calls_are_found_by_instance_reference_and_key,
     },
     questions::{
         l08_a_question_is_kept_with_its_wait_and_answered_once,

@@ -8,19 +8,21 @@ mod fixture;
 use everstep_store::{
     StatusWord,
     postgres::{
-        PostgresSettings, attention_list, attribute_list, ended_lists, hot_statements, migrate, open_list,
+        PostgresSettings, attention_list, attribute_list, ended_lists, hot_statements, ledger_searches,
+        migrate, open_list,
     },
 };
 use tokio_postgres::{Client, NoTls};
 
 /// What of each index a search must name: enough to find few rows, however many an installation has. Where the first column is
 /// a namespace or a workflow, that alone is nearly the whole index.
-const SELECTIVE: [(&str, &[&str]); 35] = [
+const SELECTIVE: [(&str, &[&str]); 36] = [
     ("instance_pkey", &["id"]),
     ("instance_name_pkey", &["namespace", "workflow", "id"]),
     ("message_decision_pkey", &["namespace", "workflow", "app_id", "message_id"]),
     ("message_decision_by_instance", &["id"]),
     ("journal_pkey", &["instance"]),
+    ("journal_by_reference", &["reference"]),
     ("lease_pkey", &["instance"]),
     ("lease_by_session", &["session"]),
     ("ready_pkey", &["instance"]),
@@ -165,6 +167,24 @@ async fn l08_the_list_of_questions_reads_no_whole_table() {
     let mut problems = read_whole(&plan);
     problems.extend(unnamed(attention_list(), &plan));
     assert!(problems.is_empty(), "{problems:?}\n{}", plan.join("\n"));
+}
+
+/// An auditor's searches read what they find.
+#[tokio::test]
+async fn l14_searches_of_the_ledger_read_no_whole_table() {
+    let (_database, client) = migrated().await;
+    client.batch_execute(FILL).await.expect("it fills");
+    client.batch_execute("VACUUM ANALYZE").await.expect("it vacuums");
+    let given = ["'00000000-0000-0000-0000-000000000000', 0, 100", "'shop', 'ch_1', 100"];
+    for (search, given) in ledger_searches().into_iter().zip(given) {
+        client.batch_execute(&format!("PREPARE search AS {search}")).await.expect("it is prepared");
+        let plan = client.query(&format!("EXPLAIN EXECUTE search({given})"), &[]).await;
+        let plan: Vec<String> = plan.expect("it is planned").iter().map(|row| row.get(0)).collect();
+        let mut problems = read_whole(&plan);
+        problems.extend(unnamed(search, &plan));
+        assert!(problems.is_empty(), "{problems:?}\n{}", plan.join("\n"));
+        client.batch_execute("DEALLOCATE search").await.expect("it goes");
+    }
 }
 
 #[tokio::test]

@@ -118,6 +118,7 @@ fn success(uid: InstanceUid, name: &str, after: u64) -> AttemptEnd {
         outcome: AttemptOutcome::Succeeded(Payload::from_text("[1,2]").unwrap()),
         progress: None,
         marks: everstep_protocol::journal::Marks::default(),
+        reference: None,
     }
 }
 

@@ -12,7 +12,7 @@ use std::{
 
 use everstep_engine::retry::Asked;
 use everstep_protocol::{
-    Attempt, CallHash, Class, Epoch, Failure, FailureKind, InstanceUid, Millis, Payload,
+    Attempt, CallHash, Epoch, Failure, FailureKind, InstanceUid, Millis, Payload, Reference,
 };
 use everstep_sdk::{
     Step,
@@ -53,6 +53,7 @@ pub(crate) struct Gone {
     pub(crate) id: AttemptId,
     outcome: Option<(Result<Payload, Failure>, Asked)>,
     found: bool,
+    reference: Option<Reference>,
     ran_for: Duration,
 }
 
@@ -218,7 +219,8 @@ impl Attempts {
                 // Aborted without being told to: the owner's runtime shuts down. The lease goes back with the session.
                 let (result, asked) = gone.outcome?;
                 self.metrics.found.inc_by(u64::from(gone.found));
-                Ended { found: gone.found, ..running.ended(gone.ran_for, result, asked) }
+                let (found, reference) = (gone.found, gone.reference);
+                Ended { found, reference, ..running.ended(gone.ran_for, result, asked) }
             }
             Stage::Signalled { cancelled: false } | Stage::Aborted { cancelled: false } => {
                 // By the clock that timed it out: its future may have begun later than its time did.
@@ -314,6 +316,7 @@ impl Attempts {
             listener: self.listener.clone(),
             outcome: None,
             found: false,
+            reference: None,
             began: Instant::now(),
         };
         let (task, abort) = abortable(attempted(leaving, step, run, order.delay, attempt).boxed());
@@ -344,7 +347,15 @@ impl Attempts {
 impl Running {
     fn ended(&self, ran_for: Duration, result: Result<Payload, Failure>, asked: Asked) -> Ended {
         let ran_for = Millis(u64::try_from(ran_for.as_millis()).unwrap_or(u64::MAX));
-        Ended { number: self.number, attempt: self.attempt, ran_for, result, asked, found: false }
+        Ended {
+            number: self.number,
+            attempt: self.attempt,
+            ran_for,
+            result,
+            asked,
+            found: false,
+            reference: None,
+        }
     }
 
     fn timed_out(&self, ran_for: Duration, more: &str) -> Ended {
@@ -367,6 +378,7 @@ struct Leaving {
     listener: GoneListener,
     outcome: Option<(Result<Payload, Failure>, Asked)>,
     found: bool,
+    reference: Option<Reference>,
     began: Instant,
 }
 
@@ -376,6 +388,7 @@ impl Drop for Leaving {
             id: self.id,
             outcome: self.outcome.take(),
             found: self.found,
+            reference: self.reference.take(),
             ran_for: self.began.elapsed(),
         };
         (self.listener)(gone);
@@ -390,7 +403,7 @@ async fn attempted(
     attempt: Attempt,
 ) {
     leaving.began = Instant::now();
-    let looks = matches!(step.policy().class, Class::Lookup { .. }).then(|| step.clone());
+    let seen = step.clone();
     // The function is called inside the future, so that a panic before its first await is caught too (rule P9).
     let result = AssertUnwindSafe(async move { run(step).await })
         .catch_unwind()
@@ -403,7 +416,8 @@ async fn attempted(
             (Err(failure), asked)
         }
     };
-    leaving.found = looks.is_some_and(|step| step.was_found());
+    leaving.found = seen.was_found();
+    leaving.reference = seen.said_reference();
     leaving.outcome = Some(outcome);
 }
 

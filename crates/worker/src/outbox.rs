@@ -226,6 +226,7 @@ mod tests {
             outcome: AttemptOutcome::Succeeded(Payload::encode(&"x".repeat(bytes)).unwrap()),
             progress: None,
             found: false,
+            reference: None,
         };
         let mut outbox = Outbox::new(1);
         outbox.add(parcel(vec![item(200_000), item(200_000), item(200_000), item(900_000), item(1)]));

@@ -111,7 +111,9 @@ impl Remotes {
             AttemptOutcome::Failed { .. } | AttemptOutcome::Unknown { .. } => told(&step.progress),
         };
         let (instance, call, ran_for, found) = (key.0, key.1, ended.ran_for, ended.found);
-        let item = WorkerItem::StepReport { instance, call, epoch, ran_for, outcome, progress, found };
+        let reference = ended.reference;
+        let item =
+            WorkerItem::StepReport { instance, call, epoch, ran_for, outcome, progress, found, reference };
         step.stage = Stage::Reported { item: Box::new(item.clone()), resend: Resend::begin(now) };
         Some(item)
     }

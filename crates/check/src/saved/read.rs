@@ -116,6 +116,7 @@ impl Line {
             // Only further attempts are given it, and a replay runs none.
             progress: None,
             marks,
+            reference: self.reference,
         })
     }
 

@@ -74,6 +74,7 @@ impl Line {
             fingerprint: Some(attempted.input.to_string()),
             build: Some(attempted.build.clone()),
             session: Some(attempted.session),
+            reference: attempted.reference.clone(),
             ..self.marked(attempted.marks).of_class(attempted.policy.class)
         };
         line.of_outcome(&attempted.outcome, attempted.marks.sensitive)

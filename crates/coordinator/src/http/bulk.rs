@@ -17,7 +17,7 @@ use serde_json::json;
 use super::{
     act::{Options, Wish},
     control::FromCall,
-    extract::{BulkPath, JsonBody, NamespacePath, NoQuery, Operation, Strict, limit},
+    extract::{self, BulkPath, JsonBody, NamespacePath, NoQuery, Operation, Strict, limit},
     problem::Refusal,
     view::time,
 };
@@ -216,17 +216,8 @@ fn conditions(body: WhichBody) -> Result<Which, Refusal> {
 }
 
 fn moment(field: &str, text: Option<String>) -> Result<Option<Timestamp>, Refusal> {
-    let Some(text) = text else { return Ok(None) };
-    let read = humantime::parse_rfc3339(&text)
-        .ok()
-        .and_then(|moment| moment.duration_since(std::time::UNIX_EPOCH).ok())
-        .and_then(|since| i64::try_from(since.as_micros()).ok());
-    match read {
-        Some(micros) => Ok(Some(Timestamp(micros))),
-        None => Err(Refusal::Body(format!(
-            "where.{field} {text:?} is refused, it must be a time such as 2026-01-31T12:00:00Z"
-        ))),
-    }
+    let field = format!("where.{field}");
+    text.map(|text| extract::moment(&field, &text)).transpose().map_err(Refusal::Body)
 }
 
 impl From<BulkRow> for View {

@@ -6,7 +6,7 @@ use axum::{
     http::{HeaderMap, StatusCode, header, request::Parts},
 };
 use everstep_engine::start::NameKey;
-use everstep_protocol::{EventType, InstanceId, Namespace, WorkflowName};
+use everstep_protocol::{EventType, InstanceId, Namespace, Timestamp, WorkflowName};
 use serde::{Deserialize, de::DeserializeOwned};
 use uuid::Uuid;
 
@@ -128,6 +128,16 @@ pub(super) fn limit(wanted: Option<u32>, default: u32, max: u32) -> Result<u32, 
         Some(limit) if (1..=max).contains(&limit) => Ok(limit),
         Some(limit) => Err(Refusal::Query(format!("limit {limit} is refused, it must be 1 to {max}"))),
     }
+}
+
+/// A moment, by RFC 3339. The error names the field.
+pub(super) fn moment(field: &str, text: &str) -> Result<Timestamp, String> {
+    let read = humantime::parse_rfc3339(text)
+        .ok()
+        .and_then(|moment| moment.duration_since(std::time::UNIX_EPOCH).ok())
+        .and_then(|since| i64::try_from(since.as_micros()).ok());
+    read.map(Timestamp)
+        .ok_or_else(|| format!("{field} {text:?} is refused, it must be a time such as 2026-01-31T12:00:00Z"))
 }
 
 /// By what a repeated request is known (rule W4).

@@ -148,6 +148,9 @@ pub(super) struct EntryView {
     /// The output was found by looking, and is of no call of this attempt (rule L6).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     found: bool,
+    /// What the service calls what the step did there (rule L14).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reference: Option<String>,
     /// What may be done where nobody knows whether the step took effect, if it is not simply called again (rule L6).
     #[serde(skip_serializing_if = "Option::is_none")]
     class: Option<&'static str>,
@@ -366,6 +369,7 @@ impl EntryView {
             fingerprint: Some(attempted.input.to_string()),
             build: Some(attempted.build.to_string()),
             session: Some(attempted.session.to_string()),
+            reference: attempted.reference.map(|reference| reference.to_string()),
             ..self.marked(attempted.marks).of_class(attempted.policy.class)
         };
         begun.outcome(attempted.outcome, attempted.marks.sensitive)

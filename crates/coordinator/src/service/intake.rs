@@ -120,8 +120,8 @@ fn input(item: WorkerItem, session: SessionId, build: &BuildName) -> Item {
         WorkerItem::Report(report) => What::Report { session, build, report },
         WorkerItem::GiveBack { epoch, .. } => What::GiveBack { session, epoch },
         WorkerItem::StepClaim { call, .. } => What::StepClaim { session, call },
-        WorkerItem::StepReport { call, epoch, ran_for, outcome, progress, found, .. } => {
-            What::StepReport { session, build, call, epoch, ran_for, outcome, progress, found }
+        WorkerItem::StepReport { call, epoch, ran_for, outcome, progress, found, reference, .. } => {
+            What::StepReport { session, build, call, epoch, ran_for, outcome, progress, found, reference }
         }
         WorkerItem::StepGiveBack { call, epoch, unstarted, .. } => What::StepLeaseEnded {
             session,

@@ -85,6 +85,7 @@ fn unknown(sensitive: bool) -> AttemptEnd {
         outcome: AttemptOutcome::Unknown { failure, asks: true, epoch: Epoch(1) },
         progress: None,
         marks: Marks { sensitive, ..Marks::default() },
+        reference: None,
     }
 }
 
@@ -184,4 +185,61 @@ async fn l08_a_sensitive_step_hides_what_it_failed_with() {
         let shown = rig.get(&path).await.body;
         assert!(shown.contains("pay") && !shown.contains("hunter2"), "{path}: {shown}");
     }
+}
+
+#[tokio::test]
+async fn l14_an_auditor_reads_what_an_instance_did_and_finds_it_by_key_and_reference() {
+    let rig = Rig::new().await;
+    let reference = everstep_protocol::Reference::of("T-99");
+    reported(&rig, "o-1", vec![AttemptEnd { reference, ..unknown(false) }], Then::Suspend).await;
+    let done = r#"{"choice":"done","output":1,"by":"ann","why":"line 4"}"#;
+    assert_eq!(resolve(&rig, "o-1", "1.2", "k1", done).await.status, 200);
+    let list = rig.get(&format!("{INSTANCES}/o-1/ledger")).await.json();
+    let entry = &list["entries"][0];
+    for (field, value) in [
+        ("workflow", json!("fulfil")),
+        ("id", json!("o-1")),
+        ("run", json!(1)),
+        ("class", json!("at_most_once")),
+        ("calls", json!(1)),
+        ("outcome", json!("succeeded")),
+        ("reference", json!("T-99")),
+    ] {
+        assert_eq!(entry[field], value, "{entry}");
+    }
+    assert_eq!(entry["call"]["name"], "pay");
+    let decision = &entry["decision"];
+    assert_eq!(
+        (&decision["choice"], &decision["by"], &decision["why"]),
+        (&json!("done"), &json!("ann"), &json!("line 4"))
+    );
+    assert_eq!(rig.get(&format!("{INSTANCES}/o-1/ledger?step=pay")).await.json(), list);
+    let none = json!({ "entries": [] });
+    assert_eq!(rig.get(&format!("{INSTANCES}/o-1/ledger?step=ship")).await.json(), none);
+    assert_eq!(rig.get(&format!("{INSTANCES}/o-1/ledger?after=2")).await.json(), none);
+    assert_eq!(rig.get(&format!("{INSTANCES}/o-1/ledger?limit=1")).await.json()["next"], 2);
+
+    let key = entry["key"].as_str().unwrap();
+    assert_eq!(rig.get("/v1/default/ledger?reference=T-99").await.json(), list);
+    for since in ["", "&since=2020-01-01T00:00:00Z", "&since=1%20hour"] {
+        assert_eq!(rig.get(&format!("/v1/default/ledger?key={key}{since}")).await.json(), list, "{since}");
+    }
+    let before =
+        format!("/v1/default/ledger?key={key}&since=2020-01-01T00:00:00Z&until=2020-01-02T00:00:00Z");
+    assert_eq!(rig.get(&before).await.json(), none);
+    for (query, says) in [
+        ("", "either key or reference"),
+        ("reference=a&key=b", "either key or reference"),
+        ("key=5e5e&since=2020-01-01T00:00:00Z", "64 lowercase hexadecimal digits"),
+        (&format!("key={key}&since=yesterday"), "since \"yesterday\""),
+        (&format!("key={key}&until=1%20day"), "until \"1 day\""),
+        ("reference=a&since=2020-01-01T00:00:00Z", "found without them"),
+        ("reference=a&limit=0", "1 to 1000"),
+        ("reference=a&step=b", "step"),
+    ] {
+        let detail = rig.get(&format!("/v1/default/ledger?{query}")).await.problem(400, "query");
+        assert!(detail.contains(says), "{query}: {detail}");
+    }
+    rig.get("/v1/default/ledger?reference=").await.problem(400, "name");
+    rig.get(&format!("{INSTANCES}/o-2/ledger")).await.problem(404, "not_found");
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use everstep_protocol::{
-    Attempt, BuildName, Call, CallHash, Epoch, Failure, FailureKind, Millis, Payload, SessionId,
+    Attempt, BuildName, Call, CallHash, Epoch, Failure, FailureKind, Millis, Payload, Reference, SessionId,
     journal::{Attempted, Fact, Marks, Outcome},
     message::{AttemptOutcome, CoordinatorItem, StepGrant},
 };
@@ -34,6 +34,8 @@ pub(super) struct Ending<'a> {
     pub(super) outcome: &'a AttemptOutcome,
     /// The output was found by looking.
     pub(super) found: bool,
+    /// What its service calls what it did.
+    pub(super) reference: Option<&'a Reference>,
 }
 
 /// A worker of the pool answers a step task.
@@ -129,7 +131,7 @@ pub(super) fn ended(
         let ran_for = row.granted_at.map_or(Millis(0), |at| draft.context.now.since(at));
         let failure = Failure::new(FailureKind::WorkerLost, "the worker that ran it was lost");
         let lost = AttemptOutcome::Failed { failure, retry_in: None };
-        conclude(draft, from, &row, &Ending { ran_for, outcome: &lost, found: false });
+        conclude(draft, from, &row, &Ending { ran_for, outcome: &lost, found: false, reference: None });
     } else {
         let (pool, called) = (row.remote.pool.clone(), row.call.clone());
         if from.progress.is_some() {
@@ -170,6 +172,7 @@ fn conclude(draft: &mut Draft<'_>, from: &From<'_>, row: &RemoteRow, ending: &En
         outcome,
         progress: from.progress.filter(|_| retry_at.is_some()).cloned(),
         marks: Marks { found, ..row.remote.marks },
+        reference: ending.reference.cloned(),
     };
     let asks = question::asks(&attempted).then(|| attempted.clone());
     draft.append(Fact::Attempted(attempted));

@@ -99,6 +99,7 @@ pub fn end(call: &Call, attempt: u32, outcome: AttemptOutcome) -> AttemptEnd {
         outcome,
         progress: None,
         marks: everstep_protocol::journal::Marks::default(),
+        reference: None,
     }
 }
 
@@ -147,7 +148,16 @@ pub fn other(id: &str) -> Other {
 pub fn child(id: &str) -> Child {
     let Other { workflow, id } = other(id);
     let (input, fingerprint) = (json("1"), fingerprint(1));
-    Child { workflow, id, input, fingerprint, detached: false, only_started: false, hook: None, keep_for: None }
+    Child {
+        workflow,
+        id,
+        input,
+        fingerprint,
+        detached: false,
+        only_started: false,
+        hook: None,
+        keep_for: None,
+    }
 }
 
 pub fn child_call(name: &str) -> Call {
@@ -270,6 +280,7 @@ pub fn step_reported(session: SessionId, call: &Call, epoch: u64, outcome: Attem
         outcome,
         progress: None,
         found: false,
+        reference: None,
     }
 }
 

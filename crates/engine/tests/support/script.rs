@@ -169,6 +169,7 @@ pub fn attempted(call: &Call, attempt: u32, input: u8, outcome: Outcome) -> Fact
         outcome,
         progress: None,
         marks: everstep_protocol::journal::Marks::default(),
+        reference: None,
     })
 }
 

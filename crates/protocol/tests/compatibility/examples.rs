@@ -5,8 +5,8 @@
 use everstep_protocol::{
     Attempt, Attribute, BuildName, Call, CallHash, CallKind, CallName, Class, CoordinatorId, Epoch, EventKey,
     EventType, Failure, FailureKind, Fingerprint, FunctionName, Generation, HookId, Incarnation, InstanceId,
-    InstanceUid, Millis, Namespace, Payload, Policy, Pool, Position, Run, Sent, SessionId, StepKey,
-    Timestamp, Token, WorkflowName,
+    InstanceUid, Millis, Namespace, Payload, Policy, Pool, Position, Reference, Run, Sent, SessionId,
+    StepKey, Timestamp, Token, WorkflowName,
     hook::{Carried, HookRetention, Method, Registration, StartHook, Webhook, WebhookResponse},
     journal::{
         Attempted, Awaiting, Cancelled, Child, Choice, Closed, Compensated, Compensating, Delivered, End,
@@ -141,6 +141,7 @@ fn worker_items() -> Vec<(&'static str, WorkerItem)> {
         outcome,
         progress,
         found: false,
+        reference: None,
     };
     let step_report = |outcome| step_reported(outcome, None);
     let patch = || Open { call: call(CallKind::Patch), called_after: Position(5), wait: OpenWait::Patch };
@@ -191,6 +192,8 @@ fn worker_items() -> Vec<(&'static str, WorkerItem)> {
         ("ledger", WorkerItem::Report(ledger_report())),
         ("unknown", WorkerItem::Report(Report { results: vec![unknown_end()], ..report(Then::Suspend) })),
         ("found", found()),
+        ("referred", referred()),
+        ("step referred", step_referred()),
         ("refused", step_report(failed(Failure { sent: Sent::Refused, ..bare_failure() }, None))),
     ]
 }
@@ -237,6 +240,23 @@ fn ledger_report() -> Report {
     }
 }
 
+fn reference() -> Option<Reference> {
+    Reference::of("ch_17")
+}
+
+fn referred() -> WorkerItem {
+    let end = AttemptEnd { reference: reference(), ..attempt_end(succeeded()) };
+    WorkerItem::Report(Report { results: vec![end], ..report(Then::Continue) })
+}
+
+fn step_referred() -> WorkerItem {
+    let mut item = found();
+    if let WorkerItem::StepReport { reference: said, .. } = &mut item {
+        *said = reference();
+    }
+    item
+}
+
 fn found() -> WorkerItem {
     WorkerItem::StepReport {
         instance: INSTANCE,
@@ -246,6 +266,7 @@ fn found() -> WorkerItem {
         outcome: succeeded(),
         progress: None,
         found: true,
+        reference: None,
     }
 }
 
@@ -290,6 +311,7 @@ fn ledger_facts() -> Vec<(&'static str, Fact)> {
             outcome,
             progress: None,
             marks: Marks::default(),
+            reference: None,
         })
     };
     let not_sent = Outcome::Failed { failure: bare_failure().not_sent(), retry_at: Some(AT) };
@@ -456,6 +478,7 @@ fn attempt_end(outcome: AttemptOutcome) -> AttemptEnd {
         outcome,
         progress: None,
         marks: everstep_protocol::journal::Marks::default(),
+        reference: None,
     }
 }
 
@@ -697,6 +720,7 @@ fn facts() -> Vec<(&'static str, Fact)> {
             outcome,
             progress,
             marks: everstep_protocol::journal::Marks::default(),
+            reference: None,
         })
     };
     let attempted = |policy, outcome| told(policy, outcome, None);
@@ -758,6 +782,7 @@ fn facts() -> Vec<(&'static str, Fact)> {
         ("", Fact::Patched(Patched { call: call(CallKind::Patch), called_after: Position(5) })),
         ("", Fact::Retried),
         ("rollback", Fact::Cancelled(Cancelled { reason: None, until: AT, rollback: true })),
+        ("referred", with_reference(attempted(policy(), Outcome::Succeeded(json("1"))))),
         ("marked", marked(attempted(policy(), Outcome::Succeeded(json("1"))))),
         ("", compensating(Some(full_failure()))),
         ("bare", compensating(None)),
@@ -1076,6 +1101,13 @@ fn compensating(failure: Option<Failure>) -> Fact {
         failure,
         steps: 3,
     })
+}
+
+fn with_reference(fact: Fact) -> Fact {
+    match fact {
+        Fact::Attempted(attempted) => Fact::Attempted(Attempted { reference: reference(), ..attempted }),
+        other => other,
+    }
 }
 
 fn marked(fact: Fact) -> Fact {

@@ -38,8 +38,7 @@ impl<Out> ChildCall<Out> {
         let info = &pending.shared().info;
         let id = pending.call().map(|call| child_id(info.uid, info.run, info.generation, call.hash()));
         let child = match (workflow, id, input) {
-            (Some(workflow), Some(id), Some(input)) => {
-                Some(ChildSpec {
+            (Some(workflow), Some(id), Some(input)) => Some(ChildSpec {
                 workflow,
                 id,
                 input,
@@ -47,8 +46,7 @@ impl<Out> ChildCall<Out> {
                 only_started: false,
                 hook: None,
                 keep_for: None,
-            })
-            }
+            }),
             _ => None,
         };
         Self { pending, child, retention: None, metadata: None, output: PhantomData }

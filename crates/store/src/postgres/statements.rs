@@ -64,9 +64,9 @@ statements! {
         SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::uuid[], $5::bytea[])";
     MESSAGES_INSERT = "INSERT INTO message_decision (decided_at, namespace, workflow, app_id, message_id, id, answer)
         SELECT $1::bigint, * FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[])";
-    JOURNAL_INSERT = "INSERT INTO journal (instance, run, position, at, kind, call, entry, payload)
+    JOURNAL_INSERT = "INSERT INTO journal (instance, run, position, at, kind, call, entry, payload, reference)
         SELECT * FROM unnest($1::uuid[], $2::integer[], $3::bigint[], $4::bigint[], $5::smallint[], $6::bytea[], $7::bytea[],
-                             $8::text[])";
+                             $8::text[], $9::text[])";
     LEASE_END = "DELETE FROM lease
         WHERE instance = ANY($1::uuid[]) AND subject = '\\x00000000000000000000000000000000'";
     LEASE_DELETE = file!("lease_delete");

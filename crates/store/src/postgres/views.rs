@@ -17,14 +17,15 @@ use uuid::Uuid;
 use super::{
     PostgresStore, attention, events,
     fault::Fault,
-    hooks, letters,
+    hooks, ledger, letters,
     rows::{self, clean, name, time, time_if_any, uid},
     rows_of, statements as sql,
     trip::params,
 };
 use crate::{
     AttentionCount, AttentionFilter, AttentionMark, AttentionView, Cursor, Error, Filter, HookView,
-    InstanceView, Page, RejectedView, Replied, StatusWord, UnreadView, Views, WaitView, fact,
+    InstanceView, LedgerCall, LedgerSearch, Page, RejectedView, Replied, StatusWord, UnreadView, Views,
+    WaitView, fact,
 };
 
 const HOOKS: &str = include_str!("sql/hooks_shown.sql");
@@ -131,6 +132,15 @@ impl Views for PostgresStore {
 
     async fn attention_counts(&self) -> Result<Vec<AttentionCount>, Error> {
         attention::counts(self).await
+    }
+
+    async fn ledger(&self, search: &LedgerSearch, limit: u32) -> Result<Vec<LedgerCall>, Error> {
+        const DOING: &str = "searching the ledger";
+        let client = self.client(DOING).await?;
+        client.batch_execute(BEGIN).await.map_err(|error| Fault::from(error).into_error(DOING))?;
+        let found = ledger::search(&client, search, limit).await;
+        let ended = client.batch_execute("COMMIT").await;
+        found.and_then(|found| Ok(ended.map(|()| found)?)).map_err(|fault| fault.into_error(DOING))
     }
 
     async fn rejected(&self, namespace: &Namespace, limit: u32) -> Result<Vec<RejectedView>, Error> {

@@ -312,6 +312,7 @@ async fn journal<'a>(writes: &'a Writes, trip: &mut Trip<'a>) -> Result<(), Faul
         rows.iter().map(|row| row.entry.fact.call().map(|call| Bytes16(call.hash().0))).collect::<Vec<_>>(),
         entries,
         payloads,
+        rows.iter().map(|row| fact::reference(&row.entry.fact)).collect::<Vec<_>>(),
     ];
     trip.execute(sql::JOURNAL_INSERT, params).await
 }

@@ -16,11 +16,13 @@ use everstep_protocol::{
 use rusqlite::{Connection, ToSql, params};
 
 use super::{
-    SqliteStore, attention, column, events, fault, hooks, journal, letters, load, sessions, transaction,
+    SqliteStore, attention, column, events, fault, hooks, journal, ledger, letters, load, sessions,
+    transaction,
 };
 use crate::{
     AttentionCount, AttentionFilter, AttentionMark, AttentionView, Cursor, Error, Filter, HookView,
-    InstanceView, Page, RejectedView, Replied, Session, StatusWord, UnreadView, Views, WaitView,
+    InstanceView, LedgerCall, LedgerSearch, Page, RejectedView, Replied, Session, StatusWord, UnreadView,
+    Views, WaitView,
 };
 
 const SESSION: &str = "SELECT inbox, open FROM session WHERE session = ?1";
@@ -118,6 +120,12 @@ impl Views for SqliteStore {
         let now = self.clock.now();
         let work = move |connection: &Connection| attention::counts(connection, now);
         self.viewer.read("counting questions", work).await
+    }
+
+    async fn ledger(&self, search: &LedgerSearch, limit: u32) -> Result<Vec<LedgerCall>, Error> {
+        let (search, now) = (search.clone(), self.clock.now());
+        let work = move |connection: &Connection| ledger::search(connection, &search, now, limit);
+        self.viewer.read("searching the ledger", work).await
     }
 
     async fn rejected(&self, namespace: &Namespace, limit: u32) -> Result<Vec<RejectedView>, Error> {

@@ -37,8 +37,9 @@ const NAME_INSERT: &str = "INSERT INTO instance_name (namespace, workflow, id, u
 const MESSAGE_INSERT: &str =
     "INSERT INTO message_decision (namespace, workflow, app_id, message_id, at, id, answer)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-const JOURNAL_INSERT: &str = "INSERT INTO journal (uid, run, position, kind, call, at, entry, payload)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+const JOURNAL_INSERT: &str =
+    "INSERT INTO journal (uid, run, position, kind, call, at, entry, payload, reference)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
 const LEASE_DELETE: &str = "DELETE FROM lease WHERE uid = ?1 AND subject = ?2";
 const LEASE_INSERT: &str = "INSERT INTO lease (uid, subject, session, epoch) VALUES (?1, ?2, ?3, ?4)";
 const READY_DELETE: &str = "DELETE FROM ready WHERE uid = ?1 AND subject = ?2";
@@ -369,6 +370,7 @@ fn journal(connection: &Connection, rows: &[JournalRow]) -> Result<()> {
             entry.at.0,
             &rest[..],
             payload,
+            fact::reference(&entry.fact),
         ])?;
     }
     Ok(())

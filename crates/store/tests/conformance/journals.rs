@@ -54,6 +54,7 @@ fn attempted(outcome: Outcome, policy: Policy) -> Fact {
         outcome,
         progress: None,
         marks: everstep_protocol::journal::Marks::default(),
+        reference: None,
     })
 }
 

@@ -38,6 +38,7 @@ fn report(session: SessionId, call: &Call, number: u64, outcome: AttemptOutcome)
         outcome,
         progress: None,
         found: false,
+        reference: None,
     }
 }
 

@@ -216,6 +216,7 @@ pub(crate) fn succeeded(call: &Call, output: &str) -> AttemptEnd {
         outcome: AttemptOutcome::Succeeded(payload(output)),
         progress: None,
         marks: everstep_protocol::journal::Marks::default(),
+        reference: None,
     }
 }
 

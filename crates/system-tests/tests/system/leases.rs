@@ -67,6 +67,7 @@ fn report(grant: &Grant, number: u64, output: &str) -> WorkerItem {
             outcome: AttemptOutcome::Succeeded(Payload::encode(output).expect("it has a JSON form")),
             progress: None,
             marks: everstep_protocol::journal::Marks::default(),
+            reference: None,
         }],
         opened: Vec::new(),
         closed: Vec::new(),

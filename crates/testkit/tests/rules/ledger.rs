@@ -281,7 +281,11 @@ fn payers(charges: &Arc<AtomicU32>) -> TestKit {
                 let charge = move |_: Step, cents: u64| {
                     let number = charges.fetch_add(1, Ordering::Relaxed) + 1;
                     async move {
-                        if cents == 0 { Err(Error::permanent("nothing to pay").named("Nothing")) } else { Ok(number) }
+                        if cents == 0 {
+                            Err(Error::permanent("nothing to pay").named("Nothing"))
+                        } else {
+                            Ok(number)
+                        }
                     }
                 };
                 let number: u32 = cx.step("charge", cents, charge).await?;
@@ -361,5 +365,48 @@ fn l04_a_ledger_key_or_retention_that_cannot_be_is_refused_at_the_call() {
             let error = run.error().await.unwrap();
             assert!(error.message().contains(says), "{key} {length}: {error}");
         }
+    });
+}
+
+#[test]
+fn l14_what_a_service_calls_it_stands_with_the_attempt() {
+    let kit = TestKit::new()
+        .pool("pool")
+        .function("ship", async |step: Step, (): ()| {
+            step.reference("parcel 9");
+            Ok::<_, Error>(())
+        })
+        .workflow_fn("order", |cx: Workflow, (): ()| async move {
+            let charge = cx.step("charge", (), async |step: Step, (): ()| {
+                step.reference(format!("\tch_{}\n", step.attempt()));
+                step.reference("what comes second is not heard");
+                if step.attempt() == 1 { Err(Error::failed("away")) } else { Ok(()) }
+            });
+            charge.retry(Retry::constant("1s").limit(3)).await?;
+            cx.step("mail", (), async |step: Step, (): ()| {
+                step.reference("");
+                Ok::<_, Error>(())
+            })
+            .await?;
+            cx.step("book", (), async |step: Step, (): ()| {
+                step.reference("x".repeat(300));
+                Ok::<_, Error>(())
+            })
+            .await?;
+            cx.remote::<()>("ship", ()).on("pool").await
+        });
+    kit.run(async |kit| {
+        let run = kit.start_instance("order", &()).await.unwrap();
+        run.result::<()>().await.unwrap();
+        let journal = run.journal().await.unwrap();
+        let said = journal.iter().filter_map(|entry| match &entry.fact {
+            Fact::Attempted(attempted) => {
+                Some(attempted.reference.as_ref().map(|reference| reference.as_str().to_owned()))
+            }
+            _ => None,
+        });
+        let text = |text: &str| Some(text.to_owned());
+        let long = Some("x".repeat(256));
+        assert_eq!(said.collect::<Vec<_>>(), [text("ch_1"), text("ch_2"), None, long, text("parcel 9")]);
     });
 }

@@ -262,7 +262,7 @@ impl Known {
         let follows = matches!(outcome, AttemptOutcome::Failed { retry_in: Some(_), .. });
         let progress = follows.then(|| told(&self.progress)).flatten();
         let end = self.record(ended.attempt, ended.ran_for, outcome);
-        AttemptEnd { progress, marks: Marks { found, ..end.marks }, ..end }
+        AttemptEnd { progress, marks: Marks { found, ..end.marks }, reference: ended.reference, ..end }
     }
 
     /// The record of an attempt that was lost with its worker (rule W11); `last` if no later one is to be charged.
@@ -340,6 +340,7 @@ impl Known {
             outcome,
             progress: None,
             marks: self.spec.marks(),
+            reference: None,
         }
     }
 

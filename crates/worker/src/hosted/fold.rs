@@ -83,6 +83,7 @@ impl Hosted {
                 ran_for: everstep_protocol::Millis::ZERO,
                 result: Err(failure),
                 found: false,
+                reference: None,
                 asked: everstep_engine::retry::Asked::Policy,
             });
         } else if is_step {

@@ -8,7 +8,7 @@ use std::{
 
 use everstep_engine::retry::Asked;
 use everstep_protocol::{
-    Attempt, BuildName, Epoch, Failure, InstanceUid, Millis, Payload, SessionId, limits::Limits,
+    Attempt, BuildName, Epoch, Failure, InstanceUid, Millis, Payload, Reference, SessionId, limits::Limits,
     message::WorkerItem,
 };
 use everstep_sdk::{
@@ -107,6 +107,8 @@ pub struct Ended {
     pub result: Result<Payload, Failure>,
     /// That was found by looking (rule L6).
     pub found: bool,
+    /// What its service calls what it did (rule L14).
+    pub reference: Option<Reference>,
     /// Who says when the next attempt may start.
     pub asked: Asked,
 }

@@ -384,6 +384,7 @@ fn settled(settled: Settled) -> LedgerItem {
         outcome: AttemptOutcome::Unknown { failure, asks: false, epoch: intended.epoch },
         progress: None,
         marks: intended.marks,
+        reference: None,
     })
 }
 

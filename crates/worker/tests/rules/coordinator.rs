@@ -195,7 +195,17 @@ impl Coordinator {
             }
             WorkerItem::StepClaim { call, .. } => What::StepClaim { session, call },
             WorkerItem::StepReport { call, epoch, ran_for, outcome, progress, found, .. } => {
-                What::StepReport { session, build, call, epoch, ran_for, outcome, progress, found }
+                What::StepReport {
+                    session,
+                    build,
+                    call,
+                    epoch,
+                    ran_for,
+                    outcome,
+                    progress,
+                    found,
+                    reference: None,
+                }
             }
             WorkerItem::StepGiveBack { call, epoch, unstarted, .. } => What::StepLeaseEnded {
                 session,

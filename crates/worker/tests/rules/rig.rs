@@ -334,6 +334,7 @@ impl Rig {
             result,
             found,
             asked: Asked::Policy,
+            reference: None,
         };
         if let Some(hosted) = &mut self.hosted {
             hosted.ended(ended);

@@ -47,6 +47,7 @@ fn p44_a_sensitive_output_is_in_no_journal_that_is_shown() {
             outcome,
             progress: None,
             marks,
+            reference: None,
         })
     };
     let failure = everstep_protocol::Failure {

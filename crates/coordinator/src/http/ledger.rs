@@ -1,0 +1,173 @@
+//! The ledger: which calls steps have made, under which keys, what came of them and who decided (rule L14).
+
+use axum::{Json, extract::State};
+use everstep_engine::audit::{Audit, Decision, Line};
+use everstep_protocol::{Millis, Position, Reference};
+use everstep_store::{LedgerCall, LedgerSearch, Since};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    extract::{InstancePath, NamespacePath, Strict, limit, moment},
+    instances::not_found,
+    problem::Refusal,
+    view::{CallView, time},
+};
+use crate::Handle;
+
+const PAGE_DEFAULT: u32 = 100;
+const PAGE_MAX: u32 = 1_000;
+/// A week.
+const SINCE_DEFAULT: Since = Since::Ago(Millis::from_secs(7 * 24 * 60 * 60));
+
+/// Calls of steps, and where the next page begins.
+#[derive(Debug, Serialize)]
+pub(super) struct Page {
+    entries: Vec<EntryView>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<u64>,
+}
+
+/// One call of a step.
+#[derive(Debug, Serialize)]
+struct EntryView {
+    workflow: String,
+    id: String,
+    run: u32,
+    /// The first entry of the journal that is about it.
+    position: u64,
+    call: CallView,
+    class: &'static str,
+    key: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reference: Option<String>,
+    /// How many attempts may have called the service.
+    calls: u32,
+    since: String,
+    until: String,
+    outcome: &'static str,
+    /// What a person decided last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    decision: Option<DecisionView>,
+}
+
+#[derive(Debug, Serialize)]
+struct DecisionView {
+    choice: &'static str,
+    at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<String>,
+}
+
+/// The query of an instance's ledger.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct InstanceQuery {
+    step: Option<String>,
+    after: Option<u64>,
+    limit: Option<u32>,
+}
+
+/// The query of all ledgers of a namespace.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SearchQuery {
+    key: Option<String>,
+    reference: Option<String>,
+    since: Option<String>,
+    until: Option<String>,
+    limit: Option<u32>,
+}
+
+/// `GET .../{id}/ledger`, of the current run, with `step`, the name of one; pages by `after`.
+pub(super) async fn of_instance(
+    State(handle): State<Handle>,
+    InstancePath(name): InstancePath,
+    Strict(query): Strict<InstanceQuery>,
+) -> Result<Json<Page>, Refusal> {
+    let limit = limit(query.limit, PAGE_DEFAULT, PAGE_MAX)?;
+    let view = handle.store().instance(&name).await?.ok_or_else(|| not_found(&name))?;
+    let search = LedgerSearch::Instance(view.uid, Position(query.after.unwrap_or(0)));
+    let mut lines = lines(handle.store().ledger(&search, limit).await?);
+    // A page is as long as what was read, whatever of it is asked for.
+    let next = lines.last().filter(|_| lines.len() == limit as usize).map(|(_, line)| line.position.0);
+    if let Some(step) = query.step {
+        lines.retain(|(_, line)| line.call.name.as_str() == step);
+    }
+    Ok(Json(Page { entries: lines.iter().map(EntryView::from).collect(), next }))
+}
+
+/// `GET /v1/{namespace}/ledger`, by `reference`, or by `key` among the instances created `since` a time, or a
+/// duration ago, and before `until`. Default: in the last 7 days.
+pub(super) async fn search(
+    State(handle): State<Handle>,
+    NamespacePath(namespace): NamespacePath,
+    Strict(query): Strict<SearchQuery>,
+) -> Result<Json<Page>, Refusal> {
+    let limit = limit(query.limit, PAGE_DEFAULT, PAGE_MAX)?;
+    let refused = |reason: String| Refusal::Query(reason);
+    let search = match (query.key, query.reference) {
+        (Some(key), None) => {
+            let key = key.parse().map_err(|error| refused(format!("key {key:?} is refused, {error}")))?;
+            let until = query.until.map(|text| moment("until", &text)).transpose().map_err(refused)?;
+            let since = query.since.map_or(Ok(SINCE_DEFAULT), |text| since(&text)).map_err(refused)?;
+            LedgerSearch::Key { namespace, key, since, until }
+        }
+        (None, Some(_)) if query.since.is_some() || query.until.is_some() => {
+            let reason = "since and until are for a search by key; a reference is found without them";
+            return Err(refused(reason.to_owned()));
+        }
+        (None, Some(reference)) => LedgerSearch::Reference(namespace, Reference::new(reference)?),
+        (Some(_), Some(_)) | (None, None) => return Err(refused("name either key or reference".to_owned())),
+    };
+    let lines = lines(handle.store().ledger(&search, limit).await?);
+    Ok(Json(Page { entries: lines.iter().map(EntryView::from).collect(), next: None }))
+}
+
+/// A moment, or a duration before now.
+fn since(text: &str) -> Result<Since, String> {
+    if let Ok(span) = Millis::parse(text) {
+        return Ok(Since::Ago(span));
+    }
+    let read = moment("since", text);
+    read.map(Since::At).map_err(|error| format!("{error}, or a duration before now such as \"7 days\""))
+}
+
+/// One line a call, with the instance that made it.
+fn lines(calls: Vec<LedgerCall>) -> Vec<(LedgerCall, Line)> {
+    let read = |call: LedgerCall| {
+        let mut audit = Audit::new(call.run);
+        call.entries.iter().for_each(|entry| audit.read(entry));
+        let line = audit.lines().next();
+        line.map(|line| (call, line))
+    };
+    calls.into_iter().filter_map(read).collect()
+}
+
+impl From<&(LedgerCall, Line)> for EntryView {
+    fn from((of, line): &(LedgerCall, Line)) -> Self {
+        Self {
+            workflow: of.name.workflow.to_string(),
+            id: of.name.id.to_string(),
+            run: line.run.0,
+            position: line.position.0,
+            call: CallView::from(&line.call),
+            class: line.class.word(),
+            key: line.key.to_string(),
+            reference: line.reference.as_ref().map(ToString::to_string),
+            calls: line.calls,
+            since: time(line.since),
+            until: time(line.until),
+            outcome: line.outcome.word(),
+            decision: line.decision.as_ref().map(DecisionView::from),
+        }
+    }
+}
+
+impl From<&Decision> for DecisionView {
+    fn from(decision: &Decision) -> Self {
+        let Decision { choice, at, by, why } = decision;
+        Self { choice, at: time(*at), by: by.clone(), why: why.clone() }
+    }
+}
