@@ -3,7 +3,7 @@
 //! A callee writes a value as it is, or as its formats want it: with escapes of JSON or of URLs, in any mixture and one around the
 //! other, or in base64. So it is looked for as it is, and then in what is left when escapes are undone.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use base64::{
     Engine,
@@ -108,23 +108,23 @@ impl Redactor {
             return bytes;
         }
         let layers = peeled(&bytes, layers);
-        let mut found: Vec<(usize, usize, &str)> = Vec::new();
+        // By where it begins; no two overlap.
+        let mut found: BTreeMap<usize, (usize, &str)> = BTreeMap::new();
         for needle in &self.needles {
             let sought = needle.at_layer(layers.len());
             for at in finds(innermost(&bytes, &layers), sought) {
                 let (from, to) = (origin(&layers, at).0, origin(&layers, at + sought.len() - 1).1);
-                if found.iter().all(|(other_from, other_to, _)| to <= *other_from || *other_to <= from) {
-                    found.push((from, to, &needle.reference));
+                if found.range(..to).next_back().is_none_or(|(_, (end, _))| *end <= from) {
+                    found.insert(from, (to, &needle.reference));
                 }
             }
         }
         if found.is_empty() {
             return bytes;
         }
-        found.sort_unstable();
         let mut out = Vec::with_capacity(bytes.len());
         let mut rest = 0;
-        for (from, to, reference) in found {
+        for (from, (to, reference)) in found {
             out.extend_from_slice(&bytes[rest..from]);
             out.extend_from_slice(reference.as_bytes());
             rest = to;
@@ -223,13 +223,19 @@ fn begun(text: &[u8], sought: &[u8]) -> Option<usize> {
     (first..text.len()).find(|at| sought.starts_with(&text[*at..]))
 }
 
+/// Where a text stands in another, without overlaps.
 fn finds<'a>(bytes: &'a [u8], sought: &'a [u8]) -> impl Iterator<Item = usize> + 'a {
     let mut from = 0;
     std::iter::from_fn(move || {
-        let rest = bytes.get(from..)?;
-        let at = from + rest.windows(sought.len()).position(|window| window == sought)?;
-        from = at + sought.len();
-        Some(at)
+        let first = sought.first()?;
+        loop {
+            let at = from + bytes.get(from..)?.iter().position(|byte| byte == first)?;
+            if bytes[at..].starts_with(sought) {
+                from = at + sought.len();
+                return Some(at);
+            }
+            from = at + 1;
+        }
     })
 }
 
