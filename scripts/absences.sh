@@ -3,6 +3,7 @@
 #   - the engine and the protocol depend, at any depth, on no runtime, driver, clock or randomness;
 #   - each driver is named by the one crate that hides it, and by no other crate of the workspace;
 #   - the command brings along nothing that is for tests alone;
+#   - what makes HTTP calls and what writes to users' databases bring along no more than they need, and nothing brings them along;
 #   - what users depend on brings along neither what is for tests alone, nor an allocator: that is a program's own choice;
 #   - the engine's source has no async code and reads no clock.
 # Prints every breach, and exits 1 if there is one.
@@ -36,11 +37,32 @@ for crate in everstep everstep-coordinator; do
   done < <(tree --package "$crate" --edges normal,build | awk 'NF { print $1 }' | grep -xE "$dev_only" | sort -u)
 done
 
+# brings CRATE WHAT UNWANTED [FLAG...]: what a crate, with these flags, brings along at any depth matches this nowhere.
+brings() {
+  local crate=$1 what=$2 unwanted=$3 packages name
+  shift 3
+  packages=$(cargo tree "${locked[@]}" --quiet --package "$crate" "$@" --target all --prefix none --format '{p}' \
+    --edges normal,build | awk 'NF { print $1 }' | sort -u)
+  grep -qx "$crate" <<<"$packages" || breach "cargo tree shows nothing of $crate"
+  while read -r name; do
+    breach "$what depends on $name: cargo tree -p $crate $* -i $name --edges normal,build"
+  done < <(grep -xE "$unwanted" <<<"$packages" || true)
+}
+# Of the workspace, what workflow code itself is written against is enough for both.
+beyond_sdk=$(tree --workspace --depth 0 | awk 'NF { print $1 }' | sort -u | grep -vxE 'everstep-(http|postgres|sdk|protocol|macros)' | paste -sd '|')
 # Whoever only describes HTTP calls, as workflows do, brings along no client.
-while read -r name; do
-  breach "everstep-http without its worker depends on $name: cargo tree -p everstep-http --no-default-features -i $name"
-done < <(cargo tree "${locked[@]}" --quiet --package everstep-http --no-default-features --target all --prefix none \
-  --format '{p}' --edges normal,build | awk 'NF { print $1 }' | grep -xE 'hyper|hyper-util|rustls|lapin|everstep' | sort -u)
+brings everstep-http "everstep-http without its worker" "$beyond_sdk|hyper|hyper-util|reqwest|rustls|lapin|tokio-postgres|rusqlite" \
+  --no-default-features
+# Its worker is one of the fleet: it knows no store, and reads no database.
+brings everstep-http "everstep-http" "$dev_only|everstep-(coordinator|store|client|check|postgres)|tokio-postgres|deadpool-postgres|rusqlite|reqwest" \
+  --all-features
+# A step's writes to its own database bring along neither a worker nor a pool: the connection is the user's.
+brings everstep-postgres "everstep-postgres" "$beyond_sdk|lapin|deadpool-postgres|rusqlite|hyper|axum|rustls" --all-features
+# Both are for users. The command prints the migration of the one; nothing else of the product knows them.
+for crate in everstep everstep-{broker,check,client,coordinator,engine,protocol,sdk,settings,store,testkit,worker}; do
+  brings "$crate" "$crate" 'everstep-(http|postgres)' --all-features
+done
+brings everstep-cli everstep-cli everstep-http --all-features
 
 # The product's binary runs the example workflows in `dev`, but is no test.
 while read -r name; do

@@ -69,6 +69,78 @@ fn a_value_of_the_wrong_type_is_named_by_its_setting() {
 }
 
 #[test]
+fn no_problem_shows_a_value_that_may_be_secret() {
+    let mut paths = Vec::new();
+    may_be_secret(&serde_json::to_value(Settings::default()).unwrap(), "", &mut paths);
+    paths.extend(
+        ["COORDINATOR__RETENTION_OF__fulfil", "COORDINATOR__RETENTION_OF__fulfil__COMPLETE"]
+            .map(str::to_owned),
+    );
+    assert!(paths.len() > 10 && paths.iter().any(|path| path == "AMQP__URL"), "{paths:?}");
+    let mut refused = 0;
+    for path in paths {
+        for value in [
+            "amqp://u:s3cret-word@h",
+            "s3cret-word",
+            "[\"s3cret-word\"]",
+            "{s3=\"s3cret-word\"}",
+            "19450508",
+            "true",
+        ] {
+            let name = format!("EVERSTEP_{path}");
+            let Err(problems) = Settings::load(&environment(&[(&name, value)])) else { continue };
+            let shown = problems.join(" ");
+            assert!(!shown.contains("s3cret-word") && !shown.contains("19450508"), "{name}={value}: {shown}");
+            let first = path.split("__").next().unwrap().to_lowercase();
+            assert!(shown.to_lowercase().contains(&first), "{name}={value}: {shown}");
+            refused += 1;
+        }
+    }
+    assert!(refused > 40, "{refused}");
+    let plain = Settings::load(&environment(&[("EVERSTEP_AMQP", "amqp://u:s3cret-word@h")])).unwrap_err();
+    assert_eq!(plain, ["amqp: expected a table, found a text in environment"]);
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("broken.toml");
+    std::fs::write(&file, "[amqp]\nurl = 'amqp://u:s3cret-word@h\n").unwrap();
+    let broken = Settings::load(&Sources { file: Some(file), ..Sources::default() }).unwrap_err();
+    assert!(broken[0].contains("line 2") && broken[0].contains("broken.toml"), "{broken:?}");
+    assert!(!broken.join(" ").contains("s3cret-word"), "{broken:?}");
+}
+
+/// Where a table or a text is a setting: what belongs there may bear a password, and so may what is put there by mistake.
+fn may_be_secret(value: &serde_json::Value, path: &str, paths: &mut Vec<String>) {
+    match value {
+        serde_json::Value::Object(members) => {
+            if !path.is_empty() {
+                paths.push(path.to_owned());
+            }
+            for (name, value) in members {
+                let path = if path.is_empty() {
+                    name.to_uppercase()
+                } else {
+                    format!("{path}__{}", name.to_uppercase())
+                };
+                may_be_secret(value, &path, paths);
+            }
+        }
+        serde_json::Value::String(_) | serde_json::Value::Null => paths.push(path.to_owned()),
+        serde_json::Value::Bool(_) | serde_json::Value::Number(_) | serde_json::Value::Array(_) => {}
+    }
+}
+
+#[test]
+fn names_of_ones_own_keep_their_case() {
+    let name = "EVERSTEP_COORDINATOR__RETENTION_OF__fulfil__COMPLETE";
+    let sources = environment(&[(name, "1000"), (&name.replace("COMPLETE", "FAILED"), "2000")]);
+    let settings = Settings::load(&sources).unwrap();
+    let (workflow, retention) = settings.coordinator.retention_of.iter().next().unwrap();
+    assert_eq!((workflow.as_str(), retention.complete.0, retention.failed.0), ("fulfil", 1_000, 2_000));
+    let name = "EVERSTEP_COORDINATOR__RETENTION_OF__FULFIL";
+    let problems = Settings::load(&environment(&[(name, "{complete=1, failed=1}")])).unwrap_err();
+    assert!(problems[0].contains("coordinator.retention_of"), "no workflow has such a name: {problems:?}");
+}
+
+#[test]
 fn all_problems_come_together() {
     let sources = environment(&[
         ("EVERSTEP_POSTGRES__POOL_MAX", "0"),

@@ -26,7 +26,7 @@ pub enum Resumed {
     },
     /// No open instance has the token (rules H46, H50).
     NotFound,
-    /// The payload does not fit the schema of the hook: where, and which rule. The same will be refused again (rule H57).
+    /// The payload does not fit the schema of the hook, or its code gets requests and this is none: where, and which rule. The same will be refused again (rule H57).
     Unfit(String),
     /// Another payload has this id.
     IdTaken,

@@ -64,6 +64,9 @@ pub enum Error {
     /// A question that is to be answered is not open, or no longer. Nothing has changed.
     #[error("the question is not open: {0}; nothing has changed")]
     NotAsked(String),
+    /// The hook of a start cannot be had as it is asked for. Nothing was created.
+    #[error("{0}; nothing was created")]
+    Hook(#[from] everstep_protocol::hook::HookError),
     /// The settings cannot work.
     #[error("the settings cannot work: {}", .0.join("; "))]
     Settings(Vec<String>),
@@ -96,6 +99,7 @@ impl Error {
                 | everstep_store::ErrorKind::InUse => ErrorKind::Broken,
             },
             Self::Settings(_)
+            | Self::Hook(_)
             | Self::BatchSize(_)
             | Self::BatchItem { .. }
             | Self::IdsSize(_)

@@ -10,6 +10,7 @@ mod webhook;
 pub use act::{Each, IDS_MAX};
 pub use attention::Decision;
 pub use bulk::{BulkBegun, BulkCount};
+pub(crate) use hook::check_plain;
 pub use hook::{ResumeRequest, Resumed};
 pub use webhook::{Uncarried, WebhookAnswer, WebhookCall};
 
@@ -257,6 +258,13 @@ pub(crate) async fn look_for_workers(shared: &Shared, start: &Start) {
     }
 }
 
+/// Whether a start may have this hook: asked once, whichever way the start has come.
+pub(crate) fn check_hook(shared: &Shared, hook: Option<&StartHook>) -> Result<(), HookError> {
+    let Some(hook) = hook else { return Ok(()) };
+    let (metadata, schema) = (hook.metadata.as_ref(), hook.schema.as_ref());
+    everstep_engine::hook::acceptable(metadata, schema, |schema| shared.schemas.usable(schema))
+}
+
 /// Gives a start what only the shell has: ids, random bytes, the fingerprint.
 pub(crate) fn prepare(shared: &Shared, start: StartRequest) -> Result<Start, Error> {
     let refused = |reason: String| {
@@ -266,9 +274,7 @@ pub(crate) fn prepare(shared: &Shared, start: StartRequest) -> Result<Start, Err
         .map_err(|error| refused(error.to_string()))?;
     everstep_protocol::attribute::check(&start.attributes).map_err(|error| refused(error.to_string()))?;
     let fingerprint = Fingerprint::of(&start.input).map_err(|error| refused(error.to_string()))?;
-    if let Some(schema) = start.hook.as_ref().and_then(|hook| hook.schema.as_ref()) {
-        crate::schema::compiles(schema).map_err(|reason| refused(HookError::Schema(reason).to_string()))?;
-    }
+    check_hook(shared, start.hook.as_ref())?;
     let uid = shared.chance.instance();
     let id =
         start.id.unwrap_or_else(|| InstanceId::new(uid.to_string()).expect("a UUID is a valid instance id"));

@@ -79,6 +79,17 @@ impl Rehearsal {
         self.write(Writes { hooks, hook_deletes, ..Writes::default() }).await;
     }
 
+    /// The row of a token becomes another.
+    pub(crate) async fn alter(&self, token: &str, change: impl FnOnce(&mut HookRow)) {
+        let key: TokenKey = (Namespace::default(), token.parse().expect("a token"));
+        let view =
+            self.store().hook(&key.0, &key.1).await.expect("it is looked up").expect("somebody has it");
+        let mut row = view.hook;
+        let hook_deletes = vec![(key.clone(), row.owner, HookEnd::Own)];
+        change(&mut row);
+        self.write(Writes { hooks: vec![(key, row)], hook_deletes, ..Writes::default() }).await;
+    }
+
     pub(crate) async fn write(&self, writes: Writes) {
         let written = self.store().transact(Needs::default(), Box::new(move |_| writes));
         written.await.expect("it is written");

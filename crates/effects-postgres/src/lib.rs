@@ -48,7 +48,8 @@
 //!
 //! # When the answer to the commit is lost
 //! Nobody knows then whether the transaction is there. The error is named [`name::UNKNOWN`] and may be retried: the next attempt
-//! finds the output, or writes. Every other error means that nothing was written.
+//! finds the output, or writes. After every other error nothing was written, but for [`name::ENDED`], which is a fault of the write, and
+//! [`name::MISFIT`], by which it was written before.
 //!
 //! # What it does not do
 //! It guards one database. What the write does elsewhere, a mail or a call, is not part of the transaction.

@@ -1,7 +1,7 @@
 //! A write that happens once under the key of its step.
 
-use everstep_protocol::{Failure, Payload, Sent, key::Fingerprint};
-use everstep_sdk::{Error, Step};
+use everstep_protocol::{Payload, key::Fingerprint};
+use everstep_sdk::{Error, Step, host::with_sources};
 use serde::{Serialize, de::DeserializeOwned};
 use tokio_postgres::{
     Client, IsolationLevel, Transaction,
@@ -63,8 +63,12 @@ pub struct Once<'a> {
 
 /// What became of a claim.
 enum Claim {
-    Ours,
-    Found { input: Option<Vec<u8>>, output: Option<String> },
+    /// In the transaction of this number.
+    Ours(String),
+    Found {
+        input: Option<Vec<u8>>,
+        output: Option<String>,
+    },
 }
 
 impl<'a> Once<'a> {
@@ -124,12 +128,16 @@ impl<'a> Once<'a> {
             if let Some(isolation) = self.isolation {
                 begin = begin.isolation_level(isolation);
             }
-            let transaction = begin.start().await.map_err(|error| before(&error))?;
+            let transaction = begin.start().await.map_err(|error| database(&error))?;
             match self.claim(&transaction).await {
-                Ok(Some(Claim::Ours)) => {
-                    let output = self.written(&transaction, write, Numbers::Compared).await?;
-                    transaction.commit().await.map_err(|error| not_committed(&error))?;
-                    return Ok(output);
+                Ok(Some(Claim::Ours(number))) => {
+                    let output = self.written(&transaction, write, &number).await?;
+                    let Err(error) = transaction.commit().await else { return Ok(output) };
+                    if is_refused(&error) {
+                        let told = told(&error);
+                        return Err(nothing_written(&format!("the commit was refused: {told}")));
+                    }
+                    return self.looked(client).await.unwrap_or_else(|| Err(unknown(&error)));
                 }
                 Ok(Some(Claim::Found { input, output })) => {
                     // Nothing was written in it. The output is known, whatever becomes of the connection.
@@ -138,7 +146,7 @@ impl<'a> Once<'a> {
                 }
                 Ok(None) => {}
                 Err(error) if is_race(&error) && tries < TRIES => {}
-                Err(error) => return Err(before(&error)),
+                Err(error) => return Err(database(&error)),
             }
             tries += 1;
             if tries > TRIES {
@@ -148,7 +156,8 @@ impl<'a> Once<'a> {
     }
 
     /// The same in a transaction of yours: the key and the write are there when you have committed it, and not before. If the
-    /// answer to your commit is lost, treat it as unknown, and let the step be retried.
+    /// answer to your commit is lost, treat it as unknown, and let the step be retried. A `write` that ends your transaction is found out,
+    /// as in [`run`](Self::run).
     pub async fn within<T, E, F>(self, transaction: &Transaction<'_>, write: F) -> Result<T, Error>
     where
         T: Serialize + DeserializeOwned,
@@ -156,8 +165,8 @@ impl<'a> Once<'a> {
         F: AsyncFnOnce(&Transaction<'_>) -> Result<T, E>,
     {
         for _ in 0..TRIES {
-            match self.claim(transaction).await.map_err(|error| before(&error))? {
-                Some(Claim::Ours) => return self.written(transaction, write, Numbers::Ignored).await,
+            match self.claim(transaction).await.map_err(|error| database(&error))? {
+                Some(Claim::Ours(number)) => return self.written(transaction, write, &number).await,
                 Some(Claim::Found { input, output }) => return self.found(input.as_deref(), output),
                 None => {}
             }
@@ -172,22 +181,36 @@ impl<'a> Once<'a> {
         let input = self.input.as_ref().and_then(|input| Some(input.as_ref().ok()?.as_bytes().as_slice()));
         let (workflow, instance, name) = (step.workflow(), step.instance_id(), step.name());
         let claim = of(CLAIM, self.schema.as_ref());
-        let claimed =
-            transaction.execute(&claim, &[&key, part, &input, &workflow, &instance, &name, &attempt]).await?;
-        if claimed == 1 {
-            return Ok(Some(Claim::Ours));
+        let claimed = transaction
+            .query_opt(&claim, &[&key, part, &input, &workflow, &instance, &name, &attempt])
+            .await?;
+        if let Some(row) = claimed {
+            return Ok(Some(Claim::Ours(row.try_get(0)?)));
         }
         let found = transaction.query_opt(&of(FIND, self.schema.as_ref()), &[&key, part]).await?;
         let Some(row) = found else { return Ok(None) };
         Ok(Some(Claim::Found { input: row.try_get(0)?, output: row.try_get(1)? }))
     }
 
-    /// Writes, and records the output.
+    /// After a commit of which nobody knows whether it was done: what is recorded, if the connection still answers. That nothing is
+    /// there says nothing, since the commit may be under way.
+    async fn looked<T: DeserializeOwned>(&self, client: &Client) -> Option<Result<T, Error>> {
+        if client.is_closed() {
+            return None;
+        }
+        let key = self.step.idempotency_key();
+        let found = client.query_opt(&of(FIND, self.schema.as_ref()), &[&key, &self.part]).await;
+        let row = found.ok().flatten()?;
+        let input: Option<Vec<u8>> = row.try_get(0).ok()?;
+        Some(self.found(input.as_deref(), row.try_get(1).ok()?))
+    }
+
+    /// Writes, and records the output. `number` is that of the transaction in which the key was claimed.
     async fn written<T, E, F>(
         &self,
         transaction: &Transaction<'_>,
         write: F,
-        numbers: Numbers,
+        number: &str,
     ) -> Result<T, Error>
     where
         T: Serialize,
@@ -201,8 +224,7 @@ impl<'a> Once<'a> {
         let recorded = self.encoded(&output)?;
         let (key, part) = (self.step.idempotency_key(), self.part);
         let record = of(RECORD, self.schema.as_ref());
-        let ignored = matches!(numbers, Numbers::Ignored);
-        match transaction.execute(&record, &[&key, &part, &recorded.as_str(), &ignored]).await {
+        match transaction.execute(&record, &[&key, &part, &recorded.as_str(), &number]).await {
             Ok(1) => Ok(output),
             Ok(_) => {
                 let message = "the write has ended the transaction that it was given; what it wrote may be there without a \
@@ -250,13 +272,6 @@ impl<'a> Once<'a> {
     }
 }
 
-/// Whether the number of the transaction must be that of the claim.
-#[derive(Clone, Copy)]
-enum Numbers {
-    Compared,
-    Ignored,
-}
-
 /// Another transaction has written the key after this one's snapshot was taken.
 fn is_race(error: &tokio_postgres::Error) -> bool {
     let code = error.code();
@@ -267,15 +282,8 @@ fn nothing_written(reason: &str) -> Error {
     Error::failed(format!("{reason}; nothing was written, trying again is safe")).named(name::DATABASE)
 }
 
-/// The same before the write was called: a step that is called at most once may be tried again too (rule L9). Once it was called
-/// that is for its author to say, since it may have done other things than to write here.
-fn before(error: &tokio_postgres::Error) -> Error {
-    let mut failure = Failure::from(database(error));
-    failure.sent = Sent::No;
-    Error::from_failure(failure)
-}
-
-/// A statement of ours failed before the commit, which ends the transaction.
+/// A statement of ours failed before the commit, which ends the transaction. Nothing was written here, but that is not marked as not sent
+/// (rule L9): what else the step has done, before this or in the write, is for its author to say.
 fn database(error: &tokio_postgres::Error) -> Error {
     let reason = told(error);
     if error.code() == Some(&SqlState::UNDEFINED_TABLE) {
@@ -286,13 +294,20 @@ fn database(error: &tokio_postgres::Error) -> Error {
     nothing_written(&reason)
 }
 
-/// The commit was not confirmed. If the database itself has refused it, it is known; else the answer is lost, and it may
-/// have been done. A server that shuts down says so too late to count as a refusal.
-fn not_committed(error: &tokio_postgres::Error) -> Error {
-    let refused = error.as_db_error().is_some_and(|error| error.parsed_severity() == Some(Severity::Error));
-    if refused {
-        return nothing_written(&format!("the commit was refused: {}", told(error)));
-    }
+/// Whether a commit that was not confirmed is known not to have been done: the database itself has refused it. Otherwise the answer is
+/// lost.
+fn is_refused(error: &tokio_postgres::Error) -> bool {
+    error.as_db_error().is_some_and(|error| refuses(error.parsed_severity(), error.code().code()))
+}
+
+/// Whether this answer to a commit is a refusal. A server that shuts down (57P0x), and what stands between here and there and has lost it
+/// (class 08, 40003), say so too late to count as one, whatever they call its severity.
+fn refuses(severity: Option<Severity>, code: &str) -> bool {
+    let is_lost = code.starts_with("08") || code.starts_with("57P0") || code == "40003";
+    severity == Some(Severity::Error) && !is_lost
+}
+
+fn unknown(error: &tokio_postgres::Error) -> Error {
     let message = format!(
         "the answer to the commit was lost ({}), so whether it was written is not known; the next attempt finds out",
         told(error)
@@ -304,7 +319,27 @@ fn not_committed(error: &tokio_postgres::Error) -> Error {
 pub(crate) fn told(error: &tokio_postgres::Error) -> String {
     match error.as_db_error() {
         Some(error) => format!("{} ({})", error.message(), error.code().code()),
-        None => std::error::Error::source(error)
-            .map_or_else(|| error.to_string(), |source| format!("{error}: {source}")),
+        None => with_sources(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn l12_what_an_answer_to_a_commit_says_of_it() {
+        for code in ["23503", "23505", "40001", "40P01", "25P02", "P0001", "53100", "57014", "40002"] {
+            assert!(refuses(Some(Severity::Error), code), "{code}");
+            for severity in [None, Some(Severity::Fatal), Some(Severity::Panic)] {
+                assert!(!refuses(severity, code), "{code} {severity:?}");
+            }
+        }
+        let lost = [
+            "08000", "08001", "08003", "08004", "08006", "08007", "08P01", "57P01", "57P02", "57P03", "57P05",
+        ];
+        for code in lost.into_iter().chain(["40003"]) {
+            assert!(!refuses(Some(Severity::Error), code), "{code}");
+        }
     }
 }

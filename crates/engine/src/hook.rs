@@ -12,7 +12,7 @@
 
 use everstep_protocol::{
     Fingerprint, HookId, InstanceUid, Millis, Namespace, Payload, Timestamp, Token,
-    hook::{HookRetention, Registration, Webhook},
+    hook::{HookError, HookRetention, Registration, Webhook, check_metadata, check_schema},
     journal::Other,
 };
 use serde::{Deserialize, Serialize};
@@ -133,6 +133,19 @@ pub struct Claim {
     pub asked: Registration,
     /// The hook that had the token when the claim was made.
     pub held: HookId,
+}
+
+/// Whether a hook may have this metadata and this schema, for which `compiles` says why it cannot be used: the same for all who ask for one,
+/// a start, a body, and a body for its child (rules H11, H57).
+pub fn acceptable(
+    metadata: Option<&Payload>,
+    schema: Option<&Payload>,
+    compiles: impl Fn(&Payload) -> Result<(), String>,
+) -> Result<(), HookError> {
+    metadata.map_or(Ok(()), check_metadata)?;
+    let Some(schema) = schema else { return Ok(()) };
+    check_schema(schema)?;
+    compiles(schema).map_err(HookError::Schema)
 }
 
 /// When a retention is over. Not one that is not in the future, or longer than `longest` (rules H30, H54).

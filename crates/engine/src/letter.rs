@@ -45,6 +45,8 @@ pub const TERMINATED: &str = "InstanceTerminated";
 pub const CANCELLED: &str = "InstanceCancelled";
 /// The instance has as many unread events as it may.
 pub const MAILBOX_FULL: &str = "MailboxFull";
+/// The payload does not fit the hook that has the token.
+pub const PAYLOAD_MISFIT: &str = "PayloadMisfit";
 /// The instance has another event of this id.
 pub const EVENT_ID_TAKEN: &str = "EventIdTaken";
 

@@ -13,6 +13,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::rows::{Needs, Rows, WaitKind, WaitRow};
 
+/// The application id of what instances send. No producer may have it.
+pub const OWN_APP_ID: &str = "everstep";
+
 /// By what an event is known when it is sent again (rule P24).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct EventId {

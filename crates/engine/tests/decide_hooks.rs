@@ -9,7 +9,7 @@ use everstep_engine::{Answer, Input, Status, What, hook::SentPayload, start::Sta
 use everstep_protocol::{
     Call, CallKind, FailureKind, HookId, InstanceUid, Millis, Namespace, Position, Run, SessionId, Timestamp,
     Token,
-    hook::{HookRetention, Registration, StartHook, Webhook},
+    hook::{HookRetention, Registration, StartHook, Webhook, WebhookResponse},
     journal::{Awaiting, Closed, End, Fact, HookOutcome, Other},
     message::{Again, OpenWait, Report, Taken, Then},
 };
@@ -575,6 +575,40 @@ fn h58_an_answer_of_the_code_is_kept_with_its_request_and_told_and_the_first_one
     assert_eq!(store.tables.replies[&to].status, 201);
     store.report(|report| report.opened.push(answers(2, 500)));
     assert_eq!(store.tables.replies[&to].status, 201);
+    // Also of two in one report.
+    store.tell(payload("t", at(1, 2), "r-2", 1));
+    let second = |count, status| {
+        open(&call(CallKind::Reply, "approval", count), OpenWait::Reply(reply("t", "r-2", status)))
+    };
+    store.report(|report| report.opened.extend([second(3, 202), second(4, 500)]));
+    let to = everstep_engine::hook::ReplyKey { id: "r-2".to_owned(), ..to };
+    assert_eq!(store.tables.replies[&to].status, 202);
+}
+
+/// A worker that does not look at what its code answers harms nobody else: nothing of it is kept, and no caller is sent it.
+#[test]
+fn h58_an_answer_that_cannot_be_sent_parks_its_instance() {
+    let with = |change: fn(&mut WebhookResponse)| {
+        let mut reply = reply("t", "r-1", 200);
+        change(&mut reply.response);
+        open(&call(CallKind::Reply, "approval", 1), OpenWait::Reply(reply))
+    };
+    let wrong: [fn(&mut WebhookResponse); 5] = [
+        |response| response.status = 99,
+        |response| response.headers.push(("a b".to_owned(), "v".to_owned())),
+        |response| response.headers.push(("x-a".to_owned(), "v\r\nset-cookie: a".to_owned())),
+        |response| response.headers.push(("content-length".to_owned(), "0".to_owned())),
+        |response| (response.body, response.base64) = (Some("no base64!".to_owned()), true),
+    ];
+    for change in wrong {
+        let mut store = Store::held();
+        store.report(|report| report.opened.push(creates(1, registration("t"))));
+        store.tell(payload("t", at(1, 2), "r-1", 1));
+        let out = store.report(|report| report.opened.push(with(change)));
+        assert!(out.entries().iter().all(|entry| *entry != "opened"), "{:?}", out.entries());
+        assert!(!out.sent().contains(&"reply") && store.tables.replies.is_empty(), "{:?}", out.sent());
+        assert_eq!(store.state(), "parked");
+    }
 }
 
 /// Instance 1 (`a`) owns `t` and awaits it; instance 2 (`b`) claims it by force. The letters are not carried yet.

@@ -181,6 +181,33 @@ fn h45_h46_h50_a_payload_goes_to_whoever_has_the_token_or_to_nobody() {
     assert_eq!(accepted(&store, 5), 0);
 }
 
+/// The hook of a child is held to what that of any other start is, though no edge has seen it.
+#[test]
+fn h11_h57_a_child_whose_hook_cannot_be_is_not_started() {
+    let with = |hook: StartHook| Child { hook: Some(hook), ..child("c") };
+    let plain = || StartHook { metadata: None, ..hook("t", None) };
+    let large = json(&format!("\"{}\"", "m".repeat(17 << 10)));
+    for (asked, says) in [
+        (StartHook { metadata: Some(large), ..plain() }, "metadata"),
+        (StartHook { schema: Some(json(r#"{"$ref":"https://example.com"}"#)), ..plain() }, "example.com"),
+        (StartHook { schema: Some(json("1")), ..plain() }, "no object"),
+        (StartHook { schema: Some(json(r#"{"type":"unknown"}"#)), ..plain() }, "no such type"),
+    ] {
+        let mut store = Store::held();
+        store.rules.compiles = |schema| {
+            if schema.as_str().contains("unknown") { Err("no such type".to_owned()) } else { Ok(()) }
+        };
+        calls(&mut store, &child_call("c"), OpenWait::Child(with(asked)));
+        store.carry(10..);
+        let failure = returned(&store).remove(0).unwrap_err();
+        assert!(
+            failure.message.contains(says) && failure.message.contains("nothing was started"),
+            "{failure:?}"
+        );
+        assert_eq!((store.tables.heads.len(), owner_of(&store, "t")), (1, None), "{says}");
+    }
+}
+
 /// The id follows from the call: a letter that comes again, and a run that begins again, store one payload.
 #[test]
 fn h48_a_call_that_is_made_again_stores_one_payload() {

@@ -33,6 +33,7 @@ mod networks;
 mod outcome;
 mod plan;
 pub mod process;
+mod redact;
 mod resolve;
 mod secrets;
 mod settings;

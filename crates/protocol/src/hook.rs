@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
-pub use crate::schema::{SCHEMA_BYTES, check_schema};
+pub use crate::schema::{PATTERN_BYTES, PATTERNS_MAX, SCHEMA_BYTES, check_schema};
 pub use crate::webhook::{
     BodyEncoding, Carried, Method, RESPONSE_BYTES, Webhook, WebhookError, WebhookRequest, WebhookResponse,
 };

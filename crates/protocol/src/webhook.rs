@@ -196,6 +196,9 @@ pub enum WebhookError {
     /// The answer is too large.
     #[error("the answer is {0} bytes, the limit is {RESPONSE_BYTES}")]
     TooLarge(usize),
+    /// The body is to be base64, and is not.
+    #[error("the body of the answer says that it is base64, and is not")]
+    Base64,
     /// It has a fixed answer, and one that the code gives.
     #[error("a webhook that the code answers cannot have a fixed answer too")]
     Twice,
@@ -224,9 +227,19 @@ impl WebhookResponse {
             check_header(name, value)
                 .map_err(|rule| WebhookError::Header { name: name.chars().take(64).collect(), rule })?;
         }
+        if self.base64 && !self.body.as_deref().is_none_or(is_base64) {
+            return Err(WebhookError::Base64);
+        }
         let bytes = self.bytes();
         if bytes > RESPONSE_BYTES { Err(WebhookError::TooLarge(bytes)) } else { Ok(()) }
     }
+}
+
+/// By its letters and length: what is wrong in the last of them harms nobody.
+fn is_base64(text: &str) -> bool {
+    let filled = text.strip_suffix("==").or_else(|| text.strip_suffix('=')).unwrap_or(text);
+    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
+    text.len().is_multiple_of(4) && filled.bytes().all(is_letter)
 }
 
 fn check_header(name: &str, value: &str) -> Result<(), &'static str> {
@@ -319,6 +332,10 @@ mod tests {
         for status in [0, 100, 199, 600] {
             let refused = WebhookResponse { status, ..plain.clone() }.check();
             assert_eq!(refused, Err(WebhookError::Status(status)));
+        }
+        for (body, good) in [("", true), ("YWI=", true), ("YW", false), ("Y=I=", false), ("YWJ\n", false)] {
+            let bytes = WebhookResponse { body: Some(body.to_owned()), base64: true, ..plain.clone() };
+            assert_eq!(bytes.check().is_ok(), good, "{body:?}");
         }
         let large = WebhookResponse { body: Some("x".repeat(RESPONSE_BYTES + 1)), ..plain.clone() };
         assert_eq!(large.check(), Err(WebhookError::TooLarge(RESPONSE_BYTES + 1)));

@@ -62,9 +62,7 @@ impl Error {
     /// ```
     #[must_use]
     pub fn not_sent(message: impl fmt::Display) -> Self {
-        let mut error = Self::failed(message);
-        error.0.sent = Sent::No;
-        error
+        Self::from_failure(Self::failed(message).0.not_sent())
     }
 
     /// A refusal for sure: whoever was asked has not done it, and will not. No further attempt is made.
@@ -104,11 +102,8 @@ impl Error {
                 | ErrorKind::AddrNotAvailable
                 | ErrorKind::NotFound
         );
-        let mut error = Self::from(error);
-        if not_sent {
-            error.0.sent = Sent::No;
-        }
-        error
+        let error = Self::from(error);
+        if not_sent { Self::from_failure(error.0.not_sent()) } else { error }
     }
 
     /// Gives the error a name of its own, by which others tell it from the rest.
@@ -283,7 +278,8 @@ impl fmt::Debug for Error {
 }
 
 /// The message with those of its sources; a source that the message already ends with is not repeated.
-fn with_sources(error: &dyn std::error::Error) -> String {
+#[must_use]
+pub fn with_sources(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

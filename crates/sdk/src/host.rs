@@ -55,6 +55,7 @@ use everstep_protocol::{
 };
 
 pub use crate::definition::{Definition, RemoteFunction};
+pub use crate::error::with_sources;
 pub use crate::registry::{Registry, RegistryError};
 pub use crate::step::{CancelHandle, ProgressSink, StepInfo};
 pub use crate::workflow::Workflow;

@@ -3,12 +3,13 @@
 use std::{fmt, path::PathBuf};
 
 use figment::{
-    Figment, Metadata, Profile, Provider,
+    Figment,
     providers::{Format, Serialized, Toml},
-    value::{Dict, Map, Value},
+    value::{Dict, Value},
 };
-
 use serde::{Serialize, de::DeserializeOwned};
+
+use crate::{given::Given, problem};
 
 /// What the variables of all settings begin with.
 pub const PREFIX: &str = "EVERSTEP_";
@@ -39,11 +40,14 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// The environment of this process, a file and flags. Variables that are not Unicode are ignored.
+    /// The environment of this process, a file and flags. What is not Unicode in a value is taken as U+FFFD, which no setting that has
+    /// a form is: so it is refused, and not as if it were not there.
     #[must_use]
     pub fn of_process(file: Option<PathBuf>, flags: Vec<(&'static str, String)>) -> Self {
         let environment = std::env::vars_os()
-            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .filter_map(|(name, value)| {
+                Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
+            })
             .collect();
         Self { file, environment, flags }
     }
@@ -57,43 +61,48 @@ impl fmt::Debug for Sources {
 }
 
 impl Reading {
-    /// Reads the settings. The error lists all unknown names, or else what does not fit its type.
+    /// Reads the settings. The error lists all unknown names, or else what does not fit its type; it never shows a value that may be
+    /// secret.
     pub fn load<T>(self, sources: &Sources) -> Result<T, Vec<String>>
     where
         T: Default + Serialize + DeserializeOwned,
     {
         let defaults = Figment::from(Serialized::defaults(T::default()));
-        let mut figment = defaults.clone();
+        let known: Dict =
+            defaults.extract().map_err(|error| problem::told(error, &Dict::new(), &Dict::new()))?;
+        let mut figment = defaults;
         if let Some(file) = &sources.file {
             figment = figment.merge(Toml::file_exact(file));
         }
-        let variables = sources.environment.iter().filter_map(|(name, value)| self.variable(name, value));
+        let variables = sources.environment.iter().filter_map(|(name, value)| {
+            let name = self.variable(name, value)?;
+            Some((path_of(&known, name), value.clone()))
+        });
         figment = figment.merge(Given { name: ENVIRONMENT, values: variables.collect() });
-        let flags = sources.flags.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
+        let flags = sources
+            .flags
+            .iter()
+            .map(|(name, value)| (name.split('.').map(str::to_owned).collect(), value.clone()));
         figment = figment.merge(Given { name: "flags", values: flags.collect() });
 
-        let known: Dict = defaults.extract().map_err(told)?;
-        let given: Dict = figment.extract().map_err(told)?;
+        let given: Dict = figment.extract().map_err(|error| problem::told(error, &known, &Dict::new()))?;
         let mut problems = Vec::new();
         self.unknown(&figment, (&known, &given), "", &mut problems);
         if !problems.is_empty() {
             return Err(problems);
         }
-        figment.extract().map_err(told)
+        figment.extract().map_err(|error| problem::told(error, &known, &given))
     }
 
-    /// The dotted name of a variable, if it is a setting. An empty one counts as not set.
-    fn variable(self, name: &str, value: &str) -> Option<(String, String)> {
+    /// What a variable is called after the prefix, if it is a setting. An empty one counts as not set.
+    fn variable<'a>(self, name: &'a str, value: &str) -> Option<&'a str> {
         let rest = name.strip_prefix(PREFIX)?;
         let is_meant = |other: &&&str| name == **other || (other.ends_with('_') && name.starts_with(**other));
-        if name.starts_with(OF_TESTS) || value.is_empty() || self.no_settings.iter().find(is_meant).is_some()
-        {
-            return None;
-        }
-        Some((rest.to_lowercase().replace("__", "."), value.to_owned()))
+        let is_none = name.starts_with(OF_TESTS) || value.is_empty();
+        (!is_none && self.no_settings.iter().find(is_meant).is_none()).then_some(rest)
     }
 
-    /// Names all that is given and not known. A table that is empty by default is one whose names are free.
+    /// Names all that is given and not known.
     fn unknown(
         self,
         figment: &Figment,
@@ -128,41 +137,19 @@ impl Reading {
     }
 }
 
-fn told(errors: figment::Error) -> Vec<String> {
-    errors.into_iter().map(|error| error.to_string().replace('\n', "")).collect()
-}
-
-/// Values by dotted name, each as text: `8`, `true`, `["a", "b"]` are what they look like.
-struct Given {
-    name: &'static str,
-    values: Vec<(String, String)>,
-}
-
-impl Provider for Given {
-    fn metadata(&self) -> Metadata {
-        Metadata::named(self.name)
+/// Where a variable's value belongs. Names of settings are lower case; one in a table whose names are free, which is a table that is
+/// empty by default, is taken as it is written.
+fn path_of(known: &Dict, name: &str) -> Vec<String> {
+    let mut table = Some(known);
+    let mut path = Vec::new();
+    for name in name.split("__") {
+        let is_free = !path.is_empty() && table.is_some_and(Dict::is_empty);
+        let name = if is_free { name.to_owned() } else { name.to_lowercase() };
+        table = match table.and_then(|table| table.get(&name)) {
+            Some(Value::Dict(_, inner)) => Some(inner),
+            Some(_) | None => None,
+        };
+        path.push(name);
     }
-
-    fn data(&self) -> Result<Map<Profile, Dict>, figment::Error> {
-        let mut dict = Dict::new();
-        for (name, text) in &self.values {
-            put(&mut dict, name, text.parse().expect("any text is a value"));
-        }
-        Ok(Profile::Default.collect(dict))
-    }
-}
-
-/// Puts a value at a dotted name. The values stay untagged: figment then knows that they are this provider's.
-fn put(dict: &mut Dict, name: &str, value: Value) {
-    let Some((first, rest)) = name.split_once('.') else {
-        dict.insert(name.to_owned(), value);
-        return;
-    };
-    let inner = dict.entry(first.to_owned()).or_insert_with(|| Value::from(Dict::new()));
-    if let Value::Dict(_, inner) = inner {
-        put(inner, rest, value);
-    } else {
-        *inner = Value::from(Dict::new());
-        put(dict, name, value);
-    }
+    path
 }

@@ -36,7 +36,7 @@ const HEAD: &str = "\
 Settings come from a TOML file (`--config FILE` or `EVERSTEP_CONFIG`), then from environment variables, then from flags;
 later ones win. The variable of a setting is its name in capitals after `EVERSTEP_`, with `__` for each dot:
 `postgres.pool_max` is `EVERSTEP_POSTGRES__POOL_MAX`. Lists are written as in TOML: `[\"a\", \"b\"]`. An empty variable counts
-as not set. A name that is not in this list is refused. `everstep settings` prints what is in effect.
+as not set. A name of your own, as in `coordinator.retention_of`, keeps its case. A name that is not in this list is refused. `everstep settings` prints what is in effect.
 ";
 
 /// A field as its source tells it.

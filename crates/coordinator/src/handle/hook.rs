@@ -6,7 +6,10 @@ use everstep_engine::{
     start::NameKey,
 };
 use everstep_protocol::{
-    Fingerprint, InstanceUid, Namespace, Payload, Token, event::check_payload, hook::Webhook, journal::Other,
+    Fingerprint, HookId, InstanceUid, Namespace, Payload, Position, Run, Token,
+    event::check_payload,
+    hook::{Carried, Webhook},
+    journal::Other,
 };
 use everstep_store::HookView;
 
@@ -40,7 +43,7 @@ pub enum Resumed {
     },
     /// Nobody has the token, or only by a retention: nothing was kept (rules H46, H50).
     NotFound,
-    /// It does not fit the schema of the hook: nothing was kept, and the same will be refused again (rule H57).
+    /// It does not fit the schema of the hook, or the hook's code gets requests, and it is none: nothing was kept, and the same will be refused again (rule H57).
     Unfit(Misfit),
     /// Another payload has this id: nothing was kept.
     IdTaken,
@@ -63,8 +66,37 @@ pub(super) struct Sender<'a> {
 pub(super) struct Sent {
     pub(super) payload: Payload,
     pub(super) fingerprint: Fingerprint,
-    /// What must fit the schema of the hook.
-    pub(super) checked: Payload,
+    /// What must fit the schema of the hook; or why it fits none.
+    pub(super) checked: Result<Payload, Misfit>,
+}
+
+/// Which hook nobody ever has: whoever is asked for that one says only what it knows, and keeps nothing.
+const OF_NOBODY: HookId = HookId { run: Run(0), position: Position(u64::MAX) };
+
+/// What an instance knows by the id of a payload.
+pub(crate) enum Known {
+    /// This very payload.
+    Same,
+    /// Another one.
+    Other,
+}
+
+impl Known {
+    fn delivered<E>(self, owner: Other, instance: InstanceUid, webhook: Option<Webhook>) -> Delivered<E> {
+        match self {
+            Self::Same => Delivered::Accepted { owner, instance, webhook },
+            Self::Other => Delivered::Refused(Resumed::IdTaken),
+        }
+    }
+}
+
+/// Whether a hook can be resumed with a payload of a sender's own, whichever way it comes. The code of a webhook that gets requests could
+/// not tell what it is.
+pub(crate) fn check_plain(hook: &HookRow, namespace: &Namespace, token: &Token) -> Result<(), Misfit> {
+    match &hook.webhook {
+        Some(webhook) if webhook.carries != Carried::Body => Err(Misfit::no_request(namespace, token)),
+        Some(_) | None => Ok(()),
+    }
 }
 
 /// What became of what was sent.
@@ -95,8 +127,11 @@ impl Handle {
         check_payload(&payload, self.limits().event_bytes).map_err(|error| refused(&error))?;
         let fingerprint = Fingerprint::of(&payload).map_err(|error| refused(&error))?;
         let sender = Sender { namespace: &namespace, token: &token, app_id, id: &id };
-        let sent = || Sent { payload: payload.clone(), fingerprint, checked: payload.clone() };
-        match self.deliver(&sender, |_| Ok::<_, Resumed>(sent())).await? {
+        let make = |hook: &HookRow| {
+            let checked = check_plain(hook, &namespace, &token).map(|()| payload.clone());
+            Ok::<_, Resumed>(Sent { payload: payload.clone(), fingerprint, checked })
+        };
+        match self.deliver(&sender, make).await? {
             Delivered::Accepted { owner, .. } => Ok(Resumed::Accepted { owner }),
             Delivered::Refused(resumed) | Delivered::Unsent(resumed) => Ok(resumed),
         }
@@ -122,16 +157,18 @@ impl Handle {
             let sent = SentPayload { token, hook: hook.id, app_id, id, payload, fingerprint };
             // What came again since the token was taken over may be known to whom it was taken from.
             if let Some(from) = &hook.from
-                && let Some(known) = self.known_before(sender.namespace, from, &sent).await?
+                && let Some((instance, known)) = self.known_before(sender.namespace, from, &sent).await?
             {
-                return Ok(known);
+                return Ok(known.delivered(from.clone(), instance, None));
             }
-            if let Some(schema) = &hook.schema
-                && let Err(misfit) = self.shared.schemas.fit(schema, &checked)
-            {
-                return Ok(Delivered::Refused(Resumed::Unfit(misfit)));
-            }
+            let misfit = self.misfit(&hook, checked);
             let HookRow { owner: instance, name: owner, webhook, .. } = hook;
+            if let Some(misfit) = misfit {
+                // What was kept before the token had this hook is still what it was.
+                let known = self.known_to(instance, &sent).await?;
+                let refused = Delivered::Refused(Resumed::Unfit(misfit));
+                return Ok(known.map_or(refused, |known| known.delivered(owner, instance, webhook)));
+            }
             match self.ask(DOING, Input::On { instance, what: What::Payload(sent) }).await?.answer {
                 Answer::Done => return Ok(Delivered::Accepted { owner, instance, webhook }),
                 Answer::EventIdTaken => return Ok(Delivered::Refused(Resumed::IdTaken)),
@@ -143,20 +180,39 @@ impl Handle {
         Ok(Delivered::Refused(Resumed::Moved))
     }
 
-    /// What the instance before the owner says, if it knows the payload.
-    pub(crate) async fn known_before<E>(
+    /// Why what was sent does not fit a hook, if it does not.
+    pub(crate) fn misfit(&self, hook: &HookRow, checked: Result<Payload, Misfit>) -> Option<Misfit> {
+        match (checked, &hook.schema) {
+            (Err(misfit), _) => Some(misfit),
+            (Ok(checked), Some(schema)) => self.shared.schemas.fit(schema, &checked).err(),
+            (Ok(_), None) => None,
+        }
+    }
+
+    /// Which instance had the token before the owner, and what that one knows, if it knows the payload's id.
+    pub(crate) async fn known_before(
         &self,
         namespace: &Namespace,
         from: &Other,
         sent: &SentPayload,
-    ) -> Result<Option<Delivered<E>>, Error> {
+    ) -> Result<Option<(InstanceUid, Known)>, Error> {
         let name =
             NameKey { namespace: namespace.clone(), workflow: from.workflow.clone(), id: from.id.clone() };
         let Some(instance) = self.store().find(&name).await? else { return Ok(None) };
-        let input = Input::On { instance, what: What::Payload(sent.clone()) };
+        Ok(self.known_to(instance, sent).await?.map(|known| (instance, known)))
+    }
+
+    /// What an instance knows by the id of a payload. It keeps nothing, whatever hooks it has by then.
+    pub(crate) async fn known_to(
+        &self,
+        instance: InstanceUid,
+        sent: &SentPayload,
+    ) -> Result<Option<Known>, Error> {
+        let sent = SentPayload { hook: OF_NOBODY, ..sent.clone() };
+        let input = Input::On { instance, what: What::Payload(sent) };
         Ok(match self.ask(DOING, input).await?.answer {
-            Answer::Done => Some(Delivered::Accepted { owner: from.clone(), instance, webhook: None }),
-            Answer::EventIdTaken => Some(Delivered::Refused(Resumed::IdTaken)),
+            Answer::Done => Some(Known::Same),
+            Answer::EventIdTaken => Some(Known::Other),
             _ => None,
         })
     }
@@ -242,5 +298,40 @@ mod tests {
         assert!(matches!(again, Resumed::Accepted { owner, .. } if owner.id.as_str() == "old"));
         assert_eq!(asked, [old]);
         assert_eq!((coordinator.head(old).await.events, coordinator.head(new).await.events), (1, 0));
+    }
+
+    /// The hook is another by then, of the same instance and under the same token, and another payload would be refused by it.
+    #[tokio::test]
+    async fn h48_h57_what_was_kept_is_accepted_again_though_the_schema_has_changed() {
+        let mut coordinator = Rehearsal::new();
+        let owner = coordinator.start("old", Some("t")).await;
+        let kept = |resumed| matches!(resumed, Resumed::Accepted { owner, .. } if owner.id.as_str() == "old");
+        assert!(kept(resumed(&mut coordinator, "r-1", async |_| {}).await.0));
+        let nothing = Payload::from_text("false").expect("a schema");
+        let requests = Webhook { carries: Carried::Request, ..Webhook::default() };
+        for (schema, webhook) in [(Some(nothing), None), (None, Some(requests))] {
+            coordinator.alter("t", |row| (row.schema, row.webhook) = (schema, webhook)).await;
+            assert!(kept(resumed(&mut coordinator, "r-1", async |_| {}).await.0));
+            let (other, _) = resumed(&mut coordinator, "r-2", async |_| {}).await;
+            assert!(matches!(other, Resumed::Unfit(_)), "{other:?}");
+        }
+        assert_eq!(coordinator.head(owner).await.events, 1);
+    }
+
+    #[tokio::test]
+    async fn h57_h58_a_webhook_whose_code_gets_requests_takes_no_other_payload() {
+        let mut coordinator = Rehearsal::new();
+        let owner = coordinator.start("old", Some("t")).await;
+        for carries in [Carried::Request, Carried::RawRequest] {
+            coordinator.alter("t", |row| row.webhook = Some(Webhook { carries, ..Webhook::default() })).await;
+            let (refused, _) = resumed(&mut coordinator, "r-1", async |_| {}).await;
+            let Resumed::Unfit(misfit) = refused else { panic!("{refused:?}") };
+            let text = misfit.to_string();
+            assert!(text.contains("/hooks/default/t") && text.contains("refused again"), "{text}");
+        }
+        assert_eq!(coordinator.head(owner).await.events, 0);
+        // One that gets the body alone gets it from anybody.
+        coordinator.alter("t", |row| row.webhook = Some(Webhook::default())).await;
+        assert!(matches!(resumed(&mut coordinator, "r-1", async |_| {}).await.0, Resumed::Accepted { .. }));
     }
 }

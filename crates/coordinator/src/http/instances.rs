@@ -12,7 +12,7 @@ use everstep_engine::start::{MessageKey, NameKey};
 use everstep_protocol::{
     Attribute, Fingerprint, InstanceId, InstanceUid, Millis, Namespace, Payload, Pin, WorkflowName,
     duration::IntoMillis,
-    hook::{HookError, StartHook, WrittenHook},
+    hook::{StartHook, WrittenHook},
     start::{Retention, StartOutcome, StartReply},
 };
 use everstep_store::{Cursor, Filter, StatusWord};
@@ -87,7 +87,7 @@ pub(super) async fn start(
     let asked = request.id.as_ref().map(ToString::to_string);
     let reply = handle.start(request).await.map_err(|error| match error {
         Error::Unknown { .. } => Refusal::Unknown { id: asked, repeatable },
-        error => Refusal::Engine(error),
+        error => error.into(),
     })?;
     let (status, id) = outcome(reply, repeatable)?;
     started(&handle, status, NameKey { namespace, workflow, id }).await
@@ -111,11 +111,7 @@ pub(super) fn read_input(input: Option<&RawValue>, limit: u64) -> Result<Payload
 /// The hook as it will be claimed.
 pub(super) fn read_hook(hook: Option<WrittenHook<&RawValue>>) -> Result<Option<StartHook>, Refusal> {
     let checked = hook.map(|hook| hook.check(|raw| Payload::from_text(raw.get()))).transpose();
-    let hook = checked.map_err(Refusal::from)?;
-    if let Some(schema) = hook.as_ref().and_then(|hook| hook.schema.as_ref()) {
-        crate::schema::compiles(schema).map_err(HookError::Schema)?;
-    }
-    Ok(hook)
+    checked.map_err(Refusal::from)
 }
 
 fn outcome(reply: StartReply, repeatable: bool) -> Result<(StatusCode, InstanceId), Refusal> {

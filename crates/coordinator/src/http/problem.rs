@@ -145,7 +145,7 @@ pub(super) enum Refusal {
     NotHealthy(String),
     /// The coordinator failed.
     #[error(transparent)]
-    Engine(#[from] Error),
+    Engine(Error),
     /// Something that cannot be: a bug.
     #[error("{0}")]
     Bug(String),
@@ -192,7 +192,7 @@ impl Refusal {
             Self::Hook(_) => (S::UNPROCESSABLE_ENTITY, "hook", "The hook is not acceptable"),
             Self::NoHook => (S::NOT_FOUND, "hook_not_found", "No such hook"),
             Self::Misfit(_) => {
-                (S::UNPROCESSABLE_ENTITY, "payload_misfit", "The payload does not fit the schema")
+                (S::UNPROCESSABLE_ENTITY, "payload_misfit", "The payload does not fit the hook")
             }
             Self::WebhookMethod { .. } => {
                 (S::METHOD_NOT_ALLOWED, "wrong_method", "The webhook takes other methods")
@@ -242,7 +242,9 @@ impl Refusal {
             Self::NoHook => {
                 "it was never there, was let go of, or its instance has ended: a start may take the token"
             }
-            Self::Misfit(_) => "send a payload that fits; the journal of the instance shows the schema",
+            Self::Misfit(_) => {
+                "send what fits: a payload by the schema, which GET /v1/{namespace}/hooks/{token} shows, or a request to the webhook"
+            }
             Self::ResumeIdTaken(_) => "give every payload an id of its own in the header Idempotency-Key",
             Self::Rejected { code: Some(code), .. } => {
                 return Some(format!("reason {code}; nothing was created"));
@@ -297,6 +299,19 @@ impl Refusal {
             | Self::NotServed(_) => true,
             Self::Engine(error) => error.is_retry_safe(),
             _ => false,
+        }
+    }
+}
+
+/// What is wrong with a start's hook has a name of its own, also in a batch.
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Hook(error) => Self::Hook(error),
+            Error::BatchItem { index, error } if matches!(*error, Error::Hook(_)) => {
+                Self::Item { index, refusal: Box::new(Self::from(*error)) }
+            }
+            error => Self::Engine(error),
         }
     }
 }

@@ -23,7 +23,7 @@ use everstep_protocol::{
 };
 use tokio::time::Instant;
 
-use super::starts::{Refusal, message_name, reject, reply_to};
+use super::starts::{Refusal, check_app_id, message_name, reject, reply_to};
 use crate::{
     arrival::{Arrival, Debt, ReplyTo, Share},
     handle::{EventRequest, Handle, ResumeRequest, Resumed, prepare_event},
@@ -244,6 +244,7 @@ impl Desk<'_> {
 fn check(shared: &Shared, namespace: &Namespace, message: &Message) -> Result<Checked, Refusal> {
     let properties = &message.properties;
     let reply_to = reply_to(properties)?;
+    check_app_id(properties, reply_to.as_ref())?;
     let refuse = |error: &EventError| Refusal {
         code: error.code(),
         reason: error.to_string(),

@@ -7,23 +7,20 @@ use std::{sync::Arc, time::Duration};
 use everstep_engine::{
     Answer, Input, What,
     hook::SentPayload,
-    letter::{Letter, Said, gone, nobody, not_found, refusal},
+    letter::{Letter, PAYLOAD_MISFIT, Said, gone, nobody, not_found, refusal},
     retention::Own,
     start::{NameKey, Start},
 };
-use everstep_protocol::{Failure, HookId, InstanceUid, Namespace, journal::Other};
+use everstep_protocol::{Failure, HookId, InstanceUid, Namespace};
 use everstep_store::{HookView, Posted};
 
 use super::duties::TIMERS;
 use crate::{
     Error,
     arrival::{Arrival, Told},
-    handle::Handle,
+    handle::{Handle, check_plain},
     shared::Shared,
 };
-
-/// The name of the error of a payload that does not fit the schema of its hook.
-const PAYLOAD_MISFIT: &str = "PayloadMisfit";
 
 /// Letters carried at once.
 const PAGE: u32 = 256;
@@ -107,8 +104,8 @@ async fn addressed(shared: &Arc<Shared>, posted: Posted) -> Option<Input> {
 }
 
 /// Who is to take a payload, and which of its hooks has the token; or why nobody is. A call that is made again by another run of its
-/// instance sends what may be known to the owner before: that one says so (rule H48). What does not fit the hook's schema goes back
-/// (rule H57).
+/// instance sends what may be known to the owner before: that one says so (rule H48). What does not fit the hook goes back (rule H57),
+/// unless the owner has it already.
 async fn owner(
     shared: &Arc<Shared>,
     namespace: &Namespace,
@@ -116,18 +113,15 @@ async fn owner(
 ) -> Result<Result<(InstanceUid, HookId), Failure>, Error> {
     let found = shared.store.hook(namespace, &sent.token).await?;
     let Some(HookView { hook, .. }) = found.filter(|view| !view.hook.ended) else { return Ok(Err(nobody())) };
-    if let Some(from) = &hook.from {
-        let handle = Handle { shared: Arc::clone(shared) };
-        if handle.known_before::<()>(namespace, from, sent).await?.is_some() {
-            let Other { workflow, id } = from.clone();
-            let name = NameKey { namespace: namespace.clone(), workflow, id };
-            if let Some(before) = shared.store.find(&name).await? {
-                return Ok(Ok((before, hook.id)));
-            }
-        }
+    let handle = Handle { shared: Arc::clone(shared) };
+    if let Some(from) = &hook.from
+        && let Some((before, _)) = handle.known_before(namespace, from, sent).await?
+    {
+        return Ok(Ok((before, hook.id)));
     }
-    if let Some(schema) = &hook.schema
-        && let Err(misfit) = shared.schemas.fit(schema, &sent.payload)
+    let checked = check_plain(&hook, namespace, &sent.token).map(|()| sent.payload.clone());
+    if let Some(misfit) = handle.misfit(&hook, checked)
+        && handle.known_to(hook.owner, sent).await?.is_none()
     {
         return Ok(Err(refusal(PAYLOAD_MISFIT, misfit.to_string())));
     }
@@ -174,9 +168,13 @@ mod tests {
     //! Proves to whom a payload of another instance is carried. Not: what becomes of it there; see the engine's tests.
     use everstep_engine::{
         Writes,
+        hook::HookRow,
         letter::{Address, Caller, NewLetter},
     };
-    use everstep_protocol::{CallHash, Fingerprint, Payload, Run};
+    use everstep_protocol::{
+        CallHash, Fingerprint, Payload, Run,
+        hook::{Carried, Webhook},
+    };
 
     use super::*;
     use crate::rehearsal::Rehearsal;
@@ -271,5 +269,77 @@ mod tests {
         let back = coordinator.store().letters(0, 10).await.expect("they are read").letters;
         assert_eq!((back.len(), back[0].to), (1, Some(sender)));
         assert!(format!("{:?}", back[0].letter.said).contains("HookNotFound"), "{back:?}");
+    }
+
+    /// What the sender of a letter is told.
+    async fn told(coordinator: &Rehearsal, sender: InstanceUid) -> String {
+        let back = coordinator.store().letters(0, 10).await.expect("they are read").letters;
+        assert_eq!((back.len(), back[0].to), (1, Some(sender)), "{back:?}");
+        format!("{:?}", back[0].letter.said)
+    }
+
+    #[tokio::test]
+    async fn h57_a_letter_that_does_not_fit_the_hook_goes_back_and_nothing_is_kept() {
+        let nothing = || Payload::from_text("false").expect("a schema");
+        let requests = || Webhook { carries: Carried::Request, ..Webhook::default() };
+        for (schema, webhook, says) in
+            [(Some(nothing()), None, "schema"), (None, Some(requests()), "/hooks/default/t")]
+        {
+            let mut coordinator = Rehearsal::new();
+            let owner = coordinator.start("old", Some("t")).await;
+            let sender = coordinator.start("sender", None).await;
+            coordinator.alter("t", |row| (row.schema, row.webhook) = (schema, webhook)).await;
+            write(&coordinator, sender).await;
+            let shared = Arc::clone(&coordinator.shared);
+            let carrying = tokio::spawn(async move { sweep(&shared).await });
+            // Whether the owner has it already; then it is for nobody.
+            for asked in [Some(owner), None] {
+                let arrival = coordinator.next().await;
+                assert_eq!(arrival.input.instance(), asked);
+                coordinator.turn(arrival).await;
+            }
+            carrying.await.expect("it ends");
+            let told = told(&coordinator, sender).await;
+            assert!(told.contains(PAYLOAD_MISFIT) && told.contains(says), "{told}");
+            assert_eq!(coordinator.head(owner).await.events, 0);
+        }
+    }
+
+    #[tokio::test]
+    async fn h48_h57_a_letter_that_is_known_is_taken_though_the_schema_has_changed() {
+        let mut coordinator = Rehearsal::new();
+        let owner = coordinator.start("old", Some("t")).await;
+        let sender = coordinator.start("sender", None).await;
+        write(&coordinator, sender).await;
+        carry(&mut coordinator, async |_| {}).await;
+        coordinator.alter("t", |row| row.schema = Some(Payload::from_text("false").expect("a schema"))).await;
+        write(&coordinator, sender).await;
+        let asked = carry(&mut coordinator, async |_| {}).await;
+        assert_eq!(asked.iter().filter(|asked| **asked == Some(owner)).count(), 2, "{asked:?}");
+        assert_eq!(coordinator.head(owner).await.events, 1);
+    }
+
+    /// While the one before is asked it has the token again, as the hook of its start, which takes nothing: it says what it knows of the
+    /// letter, and keeps nothing that nobody has compared with its schema.
+    #[tokio::test]
+    async fn h57_h63_the_owner_before_that_is_asked_keeps_nothing() {
+        let mut coordinator = Rehearsal::new();
+        let (old, new) = (coordinator.start("old", Some("t")).await, coordinator.start("new", None).await);
+        let sender = coordinator.start("sender", None).await;
+        coordinator.take_over("t", (old, "old"), new).await;
+        write(&coordinator, sender).await;
+        let mut moved = false;
+        carry(&mut coordinator, async |coordinator| {
+            if !std::mem::replace(&mut moved, true) {
+                let back = |row: &mut HookRow| {
+                    (row.owner, row.id, row.from) = (old, HookId::START, None);
+                    row.schema = Some(Payload::from_text("false").expect("a schema"));
+                };
+                coordinator.alter("t", back).await;
+            }
+        })
+        .await;
+        assert!(moved);
+        assert_eq!((coordinator.head(old).await.events, coordinator.head(new).await.events), (0, 0));
     }
 }

@@ -4,10 +4,9 @@
 use std::sync::Arc;
 
 use everstep_broker::{Consume, Delivery, HeaderValue, Incoming, Message, Properties, Settle};
-use everstep_engine::{Input, start::MessageKey};
+use everstep_engine::{Input, mailbox::OWN_APP_ID, start::MessageKey};
 use everstep_protocol::{
     Namespace, Payload, WorkflowName,
-    hook::HookError,
     start::{Claimed, Encoding, StartError, StartMessage},
     topology,
 };
@@ -15,6 +14,7 @@ use everstep_store::{MessageName, Rejected};
 
 use super::rejections::KEPT_BYTES;
 use crate::{
+    Error,
     arrival::{Arrival, Debt, ReplyTo, Share},
     handle::{StartRequest, is_served, look_for_workers, prepare},
     reply,
@@ -102,6 +102,7 @@ type Checked = (everstep_engine::start::Start, Option<ReplyTo>);
 fn check(shared: &Shared, namespace: &Namespace, message: &Message) -> Result<Checked, Refusal> {
     let properties = &message.properties;
     let reply_to = reply_to(properties)?;
+    check_app_id(properties, reply_to.as_ref())?;
     let refuse = |error: &StartError| Refusal {
         code: error.code(),
         reason: error.to_string(),
@@ -114,9 +115,6 @@ fn check(shared: &Shared, namespace: &Namespace, message: &Message) -> Result<Ch
     let limits = shared.settings.limits;
     let parsed = StartMessage::parse(encoding, &message.body, limits.input_bytes);
     let start = parsed.map_err(|error| refuse(&error))?;
-    if let Some(schema) = start.hook.as_ref().and_then(|hook| hook.schema.as_ref()) {
-        crate::schema::compiles(schema).map_err(|reason| refuse(&HookError::Schema(reason).into()))?;
-    }
     let key = message_key(namespace, &start.workflow, properties);
     if start.id.is_none() && start.hook.is_none() && key.is_none() {
         return Err(refuse(&StartError::NoIdentity));
@@ -133,10 +131,9 @@ fn check(shared: &Shared, namespace: &Namespace, message: &Message) -> Result<Ch
         hook: start.hook,
         message: key,
     };
-    let prepared = prepare(shared, request).map_err(|error| Refusal {
-        code: "input",
-        reason: error.to_string(),
-        reply_to: reply_to.clone(),
+    let prepared = prepare(shared, request).map_err(|error| match error {
+        Error::Hook(error) => refuse(&error.into()),
+        error => Refusal { code: "input", reason: error.to_string(), reply_to: reply_to.clone() },
     })?;
     Ok((prepared, reply_to))
 }
@@ -153,6 +150,24 @@ fn message_key(
 pub(super) fn message_name(properties: &Properties) -> Option<MessageName> {
     let message_id = properties.message_id.clone().filter(|id| !id.is_empty())?;
     Some(MessageName { app_id: properties.app_id.clone().unwrap_or_default(), message_id })
+}
+
+/// An application is not called like the engine, which numbers what instances send each other, nor has it the characters that part names
+/// in what resumes and events are known by (rules P24, H48).
+pub(super) fn check_app_id(properties: &Properties, reply_to: Option<&ReplyTo>) -> Result<(), Refusal> {
+    let Some(app_id) = properties.app_id.as_deref() else { return Ok(()) };
+    if app_id != OWN_APP_ID && !app_id.chars().any(char::is_control) {
+        return Ok(());
+    }
+    let shown: String = app_id.chars().take(60).collect();
+    Err(Refusal {
+        code: "name",
+        reason: format!(
+            "app id {shown:?} is refused, it must be without control characters, and not {OWN_APP_ID:?}, which is the engine's own; the same \
+             message will be refused again"
+        ),
+        reply_to: reply_to.cloned(),
+    })
 }
 
 /// A reply may not be aimed at the engine's own queues (rule W17).
@@ -273,5 +288,24 @@ mod tests {
         }
         service.abort();
         drop(std::fs::remove_dir_all(dir));
+    }
+
+    #[test]
+    fn h48_an_app_id_that_is_the_engines_own_or_has_control_characters_is_refused() {
+        let check = |app_id: &str| {
+            let properties = Properties { app_id: Some(app_id.to_owned()), ..Properties::default() };
+            check_app_id(&properties, None).map_err(|refusal| (refusal.code, refusal.reason))
+        };
+        for good in ["", "shop", "everstep-shop", "Everstep", "gr\u{fc}n"] {
+            assert_eq!(check(good), Ok(()), "{good:?}");
+        }
+        for bad in ["everstep", "a\u{1}b", "\n", "\u{7f}"] {
+            let (code, reason) = check(bad).unwrap_err();
+            assert!(
+                code == "name" && reason.contains("app id") && reason.contains("refused again"),
+                "{reason}"
+            );
+        }
+        assert_eq!(check_app_id(&Properties::default(), None).map_err(|refusal| refusal.code), Ok(()));
     }
 }

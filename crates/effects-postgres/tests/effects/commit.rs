@@ -119,6 +119,35 @@ async fn l12_a_commit_that_the_database_refuses_is_known() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn l12_a_commit_that_is_answered_by_a_lost_connection_is_unknown() {
+    let rig = Rig::new().await;
+    let mut client = rig.client().await;
+    let table = "CREATE TABLE said (code text); CREATE FUNCTION say() RETURNS trigger LANGUAGE plpgsql AS \
+                 $$ BEGIN RAISE EXCEPTION 'said at the commit' USING ERRCODE = NEW.code; END $$; \
+                 CREATE CONSTRAINT TRIGGER say AFTER INSERT ON said DEFERRABLE INITIALLY DEFERRED \
+                 FOR EACH ROW EXECUTE FUNCTION say()";
+    client.batch_execute(table).await.unwrap();
+    for (code, expected) in [
+        ("08006", name::UNKNOWN),
+        ("08P01", name::UNKNOWN),
+        ("57P01", name::UNKNOWN),
+        ("57P03", name::UNKNOWN),
+        ("40003", name::UNKNOWN),
+        ("40001", name::DATABASE),
+        ("23514", name::DATABASE),
+        ("P0001", name::DATABASE),
+    ] {
+        let said = once(step(1, 1), &mut client, async |tx| {
+            tx.execute("INSERT INTO said VALUES ($1)", &[&code]).await
+        });
+        let said = said.await.unwrap_err();
+        assert_eq!((said.name(), said.is_permanent()), (expected, false), "{code}: {said}");
+        assert!(!said.is_without_effect() && said.message().contains("said at the commit"), "{said}");
+    }
+    assert_eq!(rig.counts().await, (0, 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn l12_an_attempt_that_is_dropped_leaves_nothing_behind() {
     let rig = Rig::new().await;
     let mut client = rig.client().await;

@@ -193,6 +193,24 @@ async fn l12_a_write_that_ends_its_transaction_is_found_out() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn l12_a_write_that_ends_a_transaction_of_ones_own_is_found_out() {
+    let rig = Rig::new().await;
+    let mut client = rig.client().await;
+    for statement in ["COMMIT", "ROLLBACK", "COMMIT AND CHAIN", "ROLLBACK AND CHAIN", "COMMIT; BEGIN"] {
+        let tx = client.transaction().await.unwrap();
+        let ended = Once::new(step(1, 1)).within(&tx, async |tx| {
+            pay(tx, 1).await?;
+            tx.batch_execute(statement).await?;
+            Ok::<(), Error>(())
+        });
+        let ended = ended.await.unwrap_err();
+        assert_eq!((ended.name(), ended.is_permanent()), (name::ENDED, true), "{statement}: {ended}");
+        drop(tx);
+        client.batch_execute("TRUNCATE everstep_effect").await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn l12_an_effect_may_be_part_of_a_transaction_of_ones_own() {
     let rig = Rig::new().await;
     let mut client = rig.client().await;

@@ -110,6 +110,11 @@ pub(super) fn too_large(bytes: u64, limit: u64) -> Failure {
     Failure::new(FailureKind::TooLarge, message)
 }
 
+/// The failure of a start whose hook cannot be had as it is asked for (rules H11, H57).
+pub(super) fn unacceptable(error: &everstep_protocol::hook::HookError) -> Failure {
+    Failure::new(FailureKind::Invalid, format!("{error}; nothing was started"))
+}
+
 /// The failure of a start whose hook is kept for longer than it may be, or not at all (rules H30, H54).
 fn retention() -> Failure {
     let message = "the retention of the hook has passed, or is too long; nothing was started";

@@ -8,6 +8,7 @@ use super::{Batch, Verdict, letters};
 use crate::{
     effect::{Answer, Change, Decision, Effect},
     head::Head,
+    hook::acceptable,
     letter::DEPTH_MAX,
     place::{Place, Room, Taker},
     rows::{Lease, Subject},
@@ -33,6 +34,11 @@ impl Batch {
             && letter.said.depth() > DEPTH_MAX
         {
             return Verdict::Decided(self.undelivered(letter, &letters::too_deep()));
+        }
+        if let (Some(letter), Some(hook)) = (&start.letter, &start.hook)
+            && let Err(error) = acceptable(hook.metadata.as_ref(), hook.schema.as_ref(), self.rules.compiles)
+        {
+            return Verdict::Decided(self.undelivered(letter, &letters::unacceptable(&error)));
         }
         let earlier = start.message.as_ref().and_then(|key| self.loaded.messages.get(key));
         // An earlier input of the batch may have ended it.

@@ -3,14 +3,14 @@
 
 use everstep_protocol::{
     Call, EventType, Failure, FailureKind, HookId, InstanceUid, Token,
-    hook::{HookError, Registration, check_metadata, check_schema},
+    hook::{Registration, WebhookError},
     journal::{Closed, Entry, Fact, HookOutcome, Opened, Other, Registered, TakenOver, Wait},
 };
 
 use super::{Draft, event};
 use crate::{
     effect::{Answer, Change, Effect},
-    hook::{Claim, HookEnd, HookRow, ReplyKey, SentPayload, TokenKey, name_of, retained},
+    hook::{Claim, HookEnd, HookRow, ReplyKey, SentPayload, TokenKey, acceptable, name_of, retained},
     letter::{Address, Caller, NewLetter, Said},
     mailbox::{Mailbox, SentEvent},
     rows::{WaitKind, WaitRow},
@@ -44,6 +44,15 @@ pub(super) fn answer(draft: &mut Draft<'_>, written: &[Entry]) {
         draft.changes.push(Change::Reply(to.clone(), reply.response.clone()));
         draft.effects.push(Effect::Reply(to, Box::new(reply.response.clone())));
     }
+}
+
+/// Why an answer of the code may not be kept, nor sent to whoever waits for it. A worker looks itself, so that only one that does not comes
+/// here.
+pub(super) fn unanswerable(written: &[Entry]) -> Option<WebhookError> {
+    written.iter().find_map(|entry| match &entry.fact {
+        Fact::Opened(Opened { wait: Wait::Reply(reply), .. }) => reply.response.check().err(),
+        _ => None,
+    })
 }
 
 /// The body lets a hook go: its token is free at once, whatever its retention (rules H21, H23).
@@ -135,15 +144,10 @@ fn allowed(draft: &Draft<'_>, asked: &Registration) -> Result<Option<everstep_pr
     if let Some(contradiction) = asked.contradiction() {
         return Err(contradiction.to_owned());
     }
-    if let Some(metadata) = &asked.metadata {
-        check_metadata(metadata).map_err(|error| error.to_string())?;
-    }
+    acceptable(asked.metadata.as_ref(), asked.schema.as_ref(), draft.context.compiles)
+        .map_err(|error| error.to_string())?;
     if let Some(webhook) = &asked.webhook {
         webhook.check().map_err(|error| error.to_string())?;
-    }
-    if let Some(schema) = &asked.schema {
-        check_schema(schema).map_err(|error| error.to_string())?;
-        (draft.context.compiles)(schema).map_err(|reason| HookError::Schema(reason).to_string())?;
     }
     retained(asked.retention, draft.context.now, draft.context.limits.hook_retention)
 }

@@ -14,12 +14,9 @@ use crate::{
         Address, CANCEL_WITHIN, Caller, Cascade, ChildRow, ENDED, EVENT_ID_TAKEN, Letter, MAILBOX_FULL,
         NewLetter, Said, failed, itself, named, nobody, outcome, refusal, started,
     },
-    mailbox::{EventId, SentEvent},
+    mailbox::{EventId, OWN_APP_ID, SentEvent},
     rows::{WaitKind, WaitRow},
 };
-
-/// The application id of events that instances send.
-const APP_ID: &str = "everstep";
 
 /// Takes a letter. One that is not there any more was taken before.
 pub(super) fn take(draft: &mut Draft<'_>, letter: &Letter) -> Answer {
@@ -226,7 +223,7 @@ impl Draft<'_> {
     /// The id of an event follows from its call, so that a run that begins again sends nothing twice, as with the keys of steps.
     fn sent(&self, call: everstep_protocol::CallHash, sending: &Sending) -> SentEvent {
         SentEvent {
-            id: EventId { app_id: APP_ID.to_owned(), id: self.id_of(call) },
+            id: EventId { app_id: OWN_APP_ID.to_owned(), id: self.id_of(call) },
             kind: sending.kind.clone(),
             key: sending.key.clone(),
             payload: sending.payload.clone(),
@@ -239,7 +236,7 @@ impl Draft<'_> {
         SentPayload {
             token: resuming.token.clone(),
             hook: everstep_protocol::HookId::START,
-            app_id: APP_ID.to_owned(),
+            app_id: OWN_APP_ID.to_owned(),
             id: self.id_of(call),
             payload: resuming.payload.clone(),
             fingerprint: resuming.fingerprint,

@@ -86,6 +86,9 @@ fn take(draft: &mut Draft<'_>, session: SessionId, build: &BuildName, report: &R
         let what = format!("the input of the next generation is {bytes} bytes, the limit is {limit}");
         return refuse(draft, session, report, &what);
     }
+    if let Some(error) = hook::unanswerable(&written) {
+        return refuse(draft, session, report, &format!("the answer of a webhook: {error}"));
+    }
     draft.head.reports = report.number;
     if is_progress(report) {
         draft.head.deaths = 0;

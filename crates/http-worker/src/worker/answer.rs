@@ -28,7 +28,7 @@ pub(super) fn meaning(status: StatusCode, expect: &[u16]) -> Meaning {
 }
 
 /// When the callee wants to be asked again, by its `Retry-After`, at most `max`. A moment is taken against the callee's own
-/// `Date`, so no two clocks need to agree; without that one it says nothing. Nor does zero: then the policy decides.
+/// `Date`, so no two clocks need to agree; without that one it says nothing. Nor does zero, be it the header's or `max`, which ignores the header: then the policy decides.
 pub(super) fn retry_after(headers: &HeaderMap, max: Millis) -> Option<Millis> {
     let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
     let delay = if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -39,7 +39,7 @@ pub(super) fn retry_after(headers: &HeaderMap, max: Millis) -> Option<Millis> {
         let now = httpdate::parse_http_date(headers.get(header::DATE)?.to_str().ok()?).ok()?;
         Millis(u64::try_from(at.duration_since(now).ok()?.as_millis()).unwrap_or(u64::MAX))
     };
-    (delay.0 > 0).then(|| delay.min(max))
+    (delay.min(max).0 > 0).then(|| delay.min(max))
 }
 
 #[cfg(test)]
@@ -85,5 +85,7 @@ mod tests {
         assert_eq!(check("soon", date), None);
         assert_eq!(check("-1", date), None);
         assert_eq!(retry_after(&HeaderMap::new(), max), None);
+        let seven = HeaderMap::from_iter([(header::RETRY_AFTER, "7".parse().unwrap())]);
+        assert_eq!(retry_after(&seven, Millis(0)), None, "the header is ignored, and not an order to hurry");
     }
 }

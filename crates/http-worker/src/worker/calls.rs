@@ -13,7 +13,7 @@ use super::{
     exchange::{Answer, Fault, Sending, Wanted, Wire},
     outcome,
     plan::{self, Condition, Look, Outgoing, Plan},
-    secrets::Redactor,
+    redact::Redactor,
 };
 use crate::{Request, Response};
 
@@ -70,7 +70,7 @@ impl HttpCalls {
         resolver: Arc<dyn Resolve>,
         metrics: Metrics,
     ) -> Result<Self, Error> {
-        let problems = settings.validate();
+        let problems = [settings.validate(), secrets.validate()].concat();
         if !problems.is_empty() {
             return Err(Error::Settings(problems));
         }
@@ -243,6 +243,7 @@ fn next(sending: &Sending, answer: &Answer, settings: &Settings) -> Result<Sendi
     if !url.username().is_empty() || url.password().is_some() {
         return Err("leads to a URL with a user or password, and is not followed".to_owned());
     }
+    plan::check_sendable(&url).map_err(|_| "leads to a URL that cannot be sent")?;
     // Not by its name: where it leads to is the callee's word, and may be an echo of what nobody is to read.
     plan::check_host(&url, settings)
         .map_err(|_| "leads to a host or address that the settings do not allow")?;

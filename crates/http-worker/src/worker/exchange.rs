@@ -3,6 +3,7 @@
 use std::{error::Error as _, sync::Arc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
+use everstep_sdk::host::with_sources;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -25,8 +26,10 @@ use super::{
 
 /// A connection that nobody uses is closed after this: few services keep theirs for longer.
 const IDLE: Duration = Duration::from_secs(20);
-/// So much of an answer that is an error is read, for its beginning to be told.
-const ERROR_BYTES: usize = 64 << 10;
+/// So much of an answer that is an error is read, and for so long, for its beginning to be told. Its status has come already: nobody
+/// waits for a body that does not end.
+const ERROR_BYTES: usize = 16 << 10;
+const ERROR_TIME: Duration = Duration::from_secs(1);
 
 /// The connections.
 #[derive(Clone, Debug)]
@@ -59,6 +62,8 @@ pub(super) struct Answer {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
+    /// The body was cut: more came, or was to come.
+    pub(super) is_cut: bool,
 }
 
 /// Why there is no answer.
@@ -112,37 +117,38 @@ impl Wire {
         let answer = match timeout_at(deadline, self.client.request(request)).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(error)) if error.is_connect() => return Err(not_connected(&error)),
-            Ok(Err(error)) => return Err(Fault::Broken(None, sources(&error))),
+            Ok(Err(error)) => return Err(Fault::Broken(None, with_sources(&error))),
             Err(_) if connected.connection_metadata().is_none() => {
                 return Err(Fault::NotSent("no connection in time".to_owned()));
             }
             Err(_) => return Err(Fault::TimedOut(None)),
         };
         let (head, body) = answer.into_parts();
-        let body = read(body, head.status, wanted(head.status), deadline).await?;
-        Ok(Answer { status: head.status, headers: head.headers, body })
+        let (body, is_cut) = read(body, head.status, wanted(head.status), deadline).await?;
+        Ok(Answer { status: head.status, headers: head.headers, body, is_cut })
     }
 }
 
+/// The body, and whether it was cut.
 async fn read(
     mut body: Incoming,
     status: StatusCode,
     wanted: Wanted,
     deadline: Instant,
-) -> Result<Bytes, Fault> {
-    let (limit, whole) = match wanted {
-        Wanted::All(limit) => (limit, true),
-        Wanted::Beginning => (ERROR_BYTES, false),
-        Wanted::Nothing => return Ok(Bytes::new()),
+) -> Result<(Bytes, bool), Fault> {
+    let (limit, whole, deadline) = match wanted {
+        Wanted::All(limit) => (limit, true, deadline),
+        Wanted::Beginning => (ERROR_BYTES, false, deadline.min(Instant::now() + ERROR_TIME)),
+        Wanted::Nothing => return Ok((Bytes::new(), true)),
     };
     let mut read = BytesMut::new();
     loop {
         let frame = match timeout_at(deadline, body.frame()).await {
             Ok(Some(Ok(frame))) => frame,
-            Ok(None) => return Ok(read.freeze()),
+            Ok(None) => return Ok((read.freeze(), false)),
             // Of an answer that is an error its status is enough.
-            Ok(Some(Err(_))) | Err(_) if !whole => return Ok(read.freeze()),
-            Ok(Some(Err(error))) => return Err(Fault::Broken(Some(status), sources(&error))),
+            Ok(Some(Err(_))) | Err(_) if !whole => return Ok((read.freeze(), true)),
+            Ok(Some(Err(error))) => return Err(Fault::Broken(Some(status), with_sources(&error))),
             Err(_) => return Err(Fault::TimedOut(Some(status))),
         };
         let Some(data) = frame.data_ref() else { continue };
@@ -152,7 +158,7 @@ async fn read(
             return Err(Fault::TooLarge(status));
         } else {
             read.extend_from_slice(&data[..limit - read.len()]);
-            return Ok(read.freeze());
+            return Ok((read.freeze(), true));
         }
     }
 }
@@ -165,21 +171,7 @@ fn not_connected(error: &hyper_util::client::legacy::Error) -> Fault {
         }
         source = cause.source();
     }
-    Fault::NotSent(sources(error))
-}
-
-/// The messages of an error and of what caused it.
-fn sources(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let more = cause.to_string();
-        if !text.ends_with(&more) {
-            text = format!("{text}: {more}");
-        }
-        source = cause.source();
-    }
-    text
+    Fault::NotSent(with_sources(error))
 }
 
 /// The values of a header, joined.

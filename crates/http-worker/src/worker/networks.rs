@@ -50,11 +50,13 @@ impl fmt::Display for Network {
 
 /// Where clouds give their machines' credentials away. Some of them lie in networks that somebody may well allow, one of them
 /// in the public internet.
-const METADATA: [IpAddr; 6] = [
+const METADATA: [IpAddr; 8] = [
     IpAddr::V4(Ipv4Addr::new(169, 254, 169, 254)),
     IpAddr::V4(Ipv4Addr::new(169, 254, 170, 2)),
+    IpAddr::V4(Ipv4Addr::new(169, 254, 170, 23)),
     IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
     IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x23)),
     IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
     IpAddr::V6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)),
 ];
@@ -67,10 +69,30 @@ pub(super) fn permits(networks: &[Network], address: IpAddr) -> bool {
             .iter()
             .any(|Network(net)| net.prefix_len() == net.max_prefix_len() && meant(net.addr()) == address);
     }
-    is_public(address) || networks.iter().any(|Network(net)| net.contains(&address))
+    let itself = is_public(address) || networks.iter().any(|Network(net)| net.contains(&address));
+    itself && carried(address).is_none_or(|inner| permits(networks, inner.into()))
 }
 
-/// The address behind one that only wraps it: IPv4 in IPv6, and IPv4 behind a translator.
+/// The IPv4 address that whoever has this route sends to, behind one that is allowed or refused by itself as well: IPv4-compatible
+/// addresses, 6to4 (RFC 3056), and translators of one's own (RFC 8215, in the forms of RFC 6052 for /48 and /96).
+fn carried(address: IpAddr) -> Option<Ipv4Addr> {
+    let IpAddr::V6(six) = address else { return None };
+    let of = |high: u16, low: u16| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
+    let [a, b, c] = [six.octets()[9], six.octets()[10], six.octets()[8]];
+    match six.segments() {
+        // Neither is an IPv4 address: nobody's, and this machine.
+        [0, 0, 0, 0, 0, 0, 0, 0 | 1] => None,
+        [0x64, 0xff9b, 1, high, _, last, 0, 0] if c == 0 && last.trailing_zeros() >= 8 => {
+            Some(of(high, u16::from_be_bytes([a, b])))
+        }
+        [0, 0, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] | [0x64, 0xff9b, 1, .., high, low] => {
+            Some(of(high, low))
+        }
+        _ => None,
+    }
+}
+
+/// The address behind one that only wraps it, for everybody: IPv4 in IPv6, and IPv4 behind the well-known translator.
 fn meant(address: IpAddr) -> IpAddr {
     let IpAddr::V6(six) = address else { return address };
     if let Some(four) = six.to_ipv4_mapped() {
@@ -167,7 +189,15 @@ mod tests {
             "2001::1",
             "2001:db8::1",
             "2002:7f00:1::",
+            "2002:101:101::",
             "3fff::1",
+            "169.254.170.2",
+            "169.254.170.23",
+            "fd00:ec2::23",
+            "::1.1.1.1",
+            "::10.0.0.1",
+            "64:ff9b::a00:1",
+            "64:ff9b:1::101:101",
         ];
         for address in refused {
             assert!(!allowed(&[], address), "{address}");
@@ -183,6 +213,38 @@ mod tests {
         assert!(!allowed(&["169.254.0.0/16", "0.0.0.0/0"], "169.254.169.254"));
         assert!(!allowed(&["fd00::/8"], "fd00:ec2::254"));
         assert!(allowed(&["169.254.169.254/32"], "169.254.169.254"));
+        for metadata in ["169.254.170.23", "fd00:ec2::23"] {
+            assert!(!allowed(&["169.254.0.0/16", "fd00::/8"], metadata), "{metadata}");
+            assert!(allowed(&[metadata], metadata), "{metadata}");
+        }
         assert!("10.0.0.0/33".parse::<Network>().is_err() && "x".parse::<Network>().is_err());
+    }
+
+    #[test]
+    fn l03_an_address_that_carries_another_is_held_to_both() {
+        let cases: &[(&[&str], &str, bool)] = &[
+            (&["2002::/16"], "2002:101:101::", true),
+            (&["2002::/16"], "2002:a00:1::", false),
+            (&["2002::/16", "10.0.0.0/8"], "2002:a00:1::", true),
+            (&["2002::/16", "169.254.0.0/16"], "2002:a9fe:a9fe::1", false),
+            (&["2002::/16", "169.254.169.254"], "2002:a9fe:a9fe::1", true),
+            (&["10.0.0.0/8"], "2002:a00:1::", false),
+            (&["::/0"], "::1.1.1.1", true),
+            (&["::/0"], "::127.0.0.1", false),
+            (&["::/0"], "::169.254.169.254", false),
+            (&["::/0"], "::1", true),
+            (&["::/0"], "64:ff9b::a9fe:a9fe", false),
+            (&["::/0"], "64:ff9b::a00:1", false),
+            (&["10.0.0.0/8"], "64:ff9b::a00:1", true),
+            // As RFC 6052 has it for a prefix of 96 bits, then for one of 48.
+            (&["64:ff9b:1::/48"], "64:ff9b:1::101:101", true),
+            (&["64:ff9b:1::/48"], "64:ff9b:1::a9fe:a9fe", false),
+            (&["64:ff9b:1::/48"], "64:ff9b:1:101:1:100::", true),
+            (&["64:ff9b:1::/48"], "64:ff9b:1:a9fe:a9:fe00::", false),
+            (&["64:ff9b:1::/48"], "64:ff9b:1:a00:0:100::", false),
+        ];
+        for &(networks, address, expected) in cases {
+            assert_eq!(allowed(networks, address), expected, "{networks:?} {address}");
+        }
     }
 }

@@ -12,7 +12,7 @@ use super::{
     answer,
     exchange::{Answer, Fault, joined},
     plan::Refusal,
-    secrets::Redactor,
+    redact::Redactor,
 };
 use crate::{Body, CallError, Response, Sent, name};
 
@@ -95,18 +95,15 @@ pub(super) fn look_failed(error: &Error) -> Error {
 /// called at most once be tried again (rule L9).
 fn marked(error: Error, call: CallError) -> Error {
     let is_unsent = call.sent == Sent::No;
-    let mut failure = Failure::from(error.with_data(call));
-    if is_unsent {
-        failure.sent = everstep_protocol::Sent::No;
-    }
-    Error::from_failure(failure)
+    let failure = Failure::from(error.with_data(call));
+    Error::from_failure(if is_unsent { failure.not_sent() } else { failure })
 }
 
 fn answered(answer: &Answer, redactor: &Redactor) -> CallError {
     CallError {
         sent: Sent::Answered,
         status: Some(answer.status.as_u16()),
-        body: excerpt(&redactor.bytes(&answer.body)),
+        body: excerpt(&redactor.beginning(&answer.body, answer.is_cut)),
     }
 }
 

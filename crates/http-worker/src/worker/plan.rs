@@ -2,7 +2,7 @@
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
-use http::{HeaderName, Method, header};
+use http::{HeaderName, Method, Uri, header};
 use serde_json::Value;
 use std::time::Duration;
 use url::Url;
@@ -13,6 +13,9 @@ use crate::{Content, KeyHeader, LookFirst, Request, request::When};
 const DEFAULT_KEY_HEADER: &str = "idempotency-key";
 const AGENT: &str = concat!("everstep-http/", env!("CARGO_PKG_VERSION"));
 const ALWAYS_KEPT: [HeaderName; 3] = [header::CONTENT_TYPE, header::ETAG, header::LOCATION];
+
+/// The longest URL that can be sent.
+const URL_BYTES_MAX: usize = 65_534;
 
 /// What belongs to the connection, and what the worker writes itself.
 const RESERVED: [HeaderName; 10] = [
@@ -146,6 +149,15 @@ pub(super) fn origin(url: &Url) -> String {
     format!("{}://{}{port}", url.scheme(), url.host_str().unwrap_or_default())
 }
 
+/// Whether this URL can be sent at all: never, if it cannot be now. The error does not show it.
+pub(super) fn check_sendable(url: &Url) -> Result<(), String> {
+    let bytes = url.as_str().len();
+    if bytes > URL_BYTES_MAX {
+        return Err(format!("the URL has {bytes} bytes, the most is {URL_BYTES_MAX}"));
+    }
+    url.as_str().parse::<Uri>().map(drop).map_err(|_| "the URL cannot be sent".to_owned())
+}
+
 fn invalid(reason: String) -> Refusal {
     Refusal::Invalid(reason)
 }
@@ -245,6 +257,7 @@ fn outgoing(
     settings: &Settings,
     secrets: &Secrets,
 ) -> Result<Outgoing, Refusal> {
+    check_sendable(&url).map_err(invalid)?;
     check_host(&url, settings)?;
     for name in headers.iter().flat_map(|(_, value)| value.names()) {
         if !secrets.may_go(name, &url) {
@@ -337,6 +350,11 @@ mod tests {
             (at().header("x", "a\r\nb: c"), "no header may have"),
             (at().key_header("content-length"), "cannot travel"),
             (at().expect([99]), "between 200 and 599"),
+            (at().query("q", "x".repeat(65_534)), "the most is 65534"),
+            (
+                at().look_first(LookFirst::new(format!("https://a.example/{}", "x".repeat(65_534)))),
+                "the most is 65534",
+            ),
             (at().look_first(LookFirst::new("https://a.example/").when_present("id")), "no JSON pointer"),
             (at().look_first(LookFirst::new("https://a.example/{body:/id}")), "needs a JSON body"),
         ] {
@@ -345,6 +363,13 @@ mod tests {
                 other => panic!("{says}: {other:?}"),
             }
         }
+    }
+
+    #[test]
+    fn l03_a_url_of_the_most_bytes_is_sent() {
+        let fits = format!("https://a.example/{}", "x".repeat(65_534 - "https://a.example/".len()));
+        assert_eq!(check(get(&fits)).unwrap().call.url.as_str().len(), 65_534);
+        assert!(matches!(check(get(format!("{fits}x"))), Err(Refusal::Invalid(_))));
     }
 
     #[test]

@@ -4,13 +4,16 @@
 //! once. Whatever a callee sends back is searched for the values that were sent to it, and these are replaced by their
 //! references before anything is recorded or said.
 
-use std::{borrow::Cow, collections::BTreeMap, fmt, io, path::PathBuf};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt, io,
+    path::{Path, PathBuf},
+};
 
 use http::HeaderValue;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use url::Url;
 
-use super::HostRule;
+use super::{HostRule, redact::Redactor};
 
 /// Shorter values cannot be told from the rest of an answer.
 const BYTES_MIN: usize = 8;
@@ -52,6 +55,38 @@ impl Secrets {
         self.hosts.get(name).is_none_or(|hosts| hosts.iter().any(|host| host.allows(url)))
     }
 
+    /// What cannot be used, all of it, by name and without values: for the start. A binding to hosts that is of no secret is one that
+    /// somebody relies on and that binds nothing.
+    pub(super) fn validate(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        let mut known: BTreeSet<String> = self.values.keys().cloned().collect();
+        for (name, value) in &self.values {
+            problems.extend(check(name, value).err());
+        }
+        match self.directory.as_deref().map(files) {
+            Some(Ok(files)) => {
+                for (name, value) in files {
+                    match value {
+                        Ok(value) => problems.extend(check(&name, &value).err()),
+                        Err(reason) => problems.push(format!("the secret {name} cannot be read: {reason}")),
+                    }
+                    known.insert(name);
+                }
+            }
+            Some(Err(error)) => {
+                problems.push(format!("secrets.directory cannot be read: {}", error.kind()));
+            }
+            None => {}
+        }
+        let unbound = self.hosts.keys().filter(|name| !known.contains(*name));
+        problems.extend(unbound.map(|name| {
+            format!(
+                "secrets.hosts binds {name}, which is no secret that this worker knows: names keep their case"
+            )
+        }));
+        problems
+    }
+
     /// The value of a secret; the error says what to do and nothing of the value.
     async fn get(&self, name: &str) -> Result<String, String> {
         let value = match &self.directory {
@@ -62,11 +97,7 @@ impl Secrets {
         };
         let value = value.or_else(|| self.values.get(name).cloned());
         let value = value.ok_or_else(|| format!("the secret {name} is not known to this worker"))?;
-        if value.len() < BYTES_MIN || value.len() > BYTES_MAX {
-            return Err(format!(
-                "the secret {name} is shorter than {BYTES_MIN} bytes or longer than {BYTES_MAX}"
-            ));
-        }
+        check(name, &value)?;
         Ok(value)
     }
 }
@@ -82,21 +113,66 @@ impl fmt::Debug for Secrets {
     }
 }
 
+/// Whether this can be a secret. The error says nothing of the value.
+fn check(name: &str, value: &str) -> Result<(), String> {
+    if !is_name(name) {
+        return Err(format!(
+            "the secret {name:?} has a name that is not 1 to {NAME_MAX} letters, digits, '_', '-' or '.'"
+        ));
+    }
+    if value.len() < BYTES_MIN || value.len() > BYTES_MAX {
+        return Err(format!(
+            "the secret {name} is shorter than {BYTES_MIN} bytes or longer than {BYTES_MAX}"
+        ));
+    }
+    if value.starts_with([' ', '\t']) || value.ends_with([' ', '\t']) {
+        return Err(format!(
+            "the secret {name} begins or ends with a blank, which a header loses on its way"
+        ));
+    }
+    if !value.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        return Err(format!(
+            "the secret {name} has other than visible ASCII characters, which no header may have"
+        ));
+    }
+    Ok(())
+}
+
 async fn read(file: PathBuf) -> io::Result<Option<String>> {
-    let read = tokio::task::spawn_blocking(move || std::fs::read_to_string(file));
+    let read = tokio::task::spawn_blocking(move || read_now(&file));
     match read.await.map_err(io::Error::other)? {
-        Ok(mut text) => {
-            if text.ends_with('\n') {
-                text.pop();
-            }
-            if text.ends_with('\r') {
-                text.pop();
-            }
-            Ok(Some(text))
-        }
+        Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// The text of a file without one newline at its end.
+fn read_now(file: &Path) -> io::Result<String> {
+    let mut text = std::fs::read_to_string(file)?;
+    if text.ends_with('\n') {
+        text.pop();
+    }
+    if text.ends_with('\r') {
+        text.pop();
+    }
+    Ok(text)
+}
+
+type Files = Vec<(String, Result<String, io::ErrorKind>)>;
+
+/// The files of a directory that have names of secrets, in their order. What Kubernetes keeps beside them begins with a dot.
+fn files(directory: &Path) -> io::Result<Files> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(directory)? {
+        let entry = entry?;
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        if is_name(&name) && entry.path().is_file() {
+            files.push((name, read_now(&entry.path()).map_err(|error| error.kind())));
+        }
+    }
+    files.sort_by(|(one, _), (other, _)| one.cmp(other));
+    Ok(files)
 }
 
 /// The value of a header as a request has it.
@@ -179,61 +255,6 @@ fn is_name(name: &str) -> bool {
     (1..=NAME_MAX).contains(&name.len()) && !name.starts_with('.') && name.bytes().all(known)
 }
 
-/// Replaces the values of secrets by their references.
-#[derive(Default)]
-pub(super) struct Redactor {
-    /// What is looked for, and what is put there.
-    needles: Vec<(Vec<u8>, String)>,
-}
-
-impl Redactor {
-    /// Looks for this value from now on: as it is, as JSON writes it, and as URLs do.
-    fn note(&mut self, name: &str, value: &str) {
-        let json = serde_json::Value::from(value).to_string();
-        let quoted = json.trim_start_matches('"').trim_end_matches('"');
-        let in_url = utf8_percent_encode(value, NON_ALPHANUMERIC).to_string();
-        let in_path = utf8_percent_encode(value, super::template::ESCAPED).to_string();
-        for needle in [value, quoted, &in_url, &in_url.to_lowercase(), &in_path] {
-            let needle = needle.as_bytes().to_vec();
-            if !self.needles.iter().any(|(known, _)| *known == needle) {
-                self.needles.push((needle, format!("{OPENS}{name}}}")));
-            }
-        }
-        // The longest first: a secret may be a part of another.
-        self.needles.sort_by_key(|(needle, _)| std::cmp::Reverse(needle.len()));
-    }
-
-    pub(super) fn bytes<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
-        let mut bytes = Cow::Borrowed(bytes);
-        for (needle, reference) in &self.needles {
-            if find(&bytes, needle).is_some() {
-                bytes = Cow::Owned(replace(&bytes, needle, reference.as_bytes()));
-            }
-        }
-        bytes
-    }
-
-    pub(super) fn text(&self, text: &str) -> String {
-        String::from_utf8_lossy(&self.bytes(text.as_bytes())).into_owned()
-    }
-}
-
-fn find(bytes: &[u8], needle: &[u8]) -> Option<usize> {
-    bytes.windows(needle.len()).position(|window| window == needle)
-}
-
-fn replace(bytes: &[u8], needle: &[u8], by: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut rest = bytes;
-    while let Some(at) = find(rest, needle) {
-        out.extend_from_slice(&rest[..at]);
-        out.extend_from_slice(by);
-        rest = &rest[at + needle.len()..];
-    }
-    out.extend_from_slice(rest);
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -241,7 +262,7 @@ mod tests {
     async fn filled(value: &str, secrets: &Secrets) -> Result<(String, Redactor), String> {
         let mut redactor = Redactor::default();
         let value = Template::read(value)?.fill(secrets, &mut redactor).await?;
-        assert!(value.is_sensitive() || redactor.needles.is_empty());
+        assert!(value.is_sensitive() || redactor.is_idle());
         Ok((value.to_str().unwrap_or("not ascii").to_owned(), redactor))
     }
 
@@ -284,21 +305,37 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn l03_secrets_are_replaced_by_their_references_in_every_form() {
-        let secrets = Secrets::default().with("A", "s3cr\"t/va+lue").with("AB", "s3cr\"t/va+lue-longer");
-        let (_, redactor) = filled("{secret:A} {secret:AB}", &secrets).await.unwrap();
-        let cases = [
-            ("no secrets", "no secrets"),
-            ("x s3cr\"t/va+lue y", "x {secret:A} y"),
-            ("s3cr\"t/va+lue-longer", "{secret:AB}"),
-            (r#"{"echo":"s3cr\"t/va+lue"}"#, r#"{"echo":"{secret:A}"}"#),
-            ("?q=s3cr%22t%2Fva%2Blue&", "?q={secret:A}&"),
-            ("?q=s3cr%22t%2fva%2blue&", "?q={secret:A}&"),
-            ("s3cr\"t/va+lues3cr\"t/va+lue", "{secret:A}{secret:A}"),
-        ];
-        for (text, redacted) in cases {
-            assert_eq!(redactor.text(text), redacted);
+    #[test]
+    fn l03_secrets_that_cannot_be_used_are_named_at_the_start() {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, value) in [("FILE", "two\nlines-long"), ("GOOD", "good-value-1\n"), (".hidden", "\u{1}")] {
+            std::fs::write(dir.path().join(name), value).unwrap();
         }
+        std::fs::create_dir(dir.path().join("folder")).unwrap();
+        let host = || ["a.example".parse().unwrap()];
+        let secrets = Secrets::default()
+            .with("SHORT", "hunter2")
+            .with("BLANKS", " blanks-around")
+            .with("TAB", "blanks-after\t")
+            .with("UMLAUT", "gr\u{fc}ne-w\u{e4}lder")
+            .with("INNER", "Basic inner-blank")
+            .with("no name", "value-without-name")
+            .directory(dir.path())
+            .only_to("INNER", host())
+            .only_to("GOOD", host())
+            .only_to("GONE", host());
+        let problems = secrets.validate();
+        let named: Vec<bool> = ["BLANKS", "FILE", "GONE", "SHORT", "TAB", "UMLAUT", "no name"]
+            .iter()
+            .map(|name| problems.iter().any(|problem| problem.contains(name)))
+            .collect();
+        assert_eq!((named, problems.len()), (vec![true; 7], 7), "{problems:?}");
+        let shown = problems.join(" ");
+        for value in ["hunter2", "blanks-", "lder", "lines-long", "value-without"] {
+            assert!(!shown.contains(value), "{shown}");
+        }
+        assert!(
+            Secrets::default().directory(dir.path().join("gone")).validate()[0].contains("secrets.directory")
+        );
     }
 }

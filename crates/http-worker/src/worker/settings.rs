@@ -29,7 +29,8 @@ pub struct Settings {
     pub response_bytes: u64,
     /// The most bytes of a step's output, as the coordinator's setting `limits.output_bytes` says. Default 1,048,576.
     pub output_bytes: u64,
-    /// The longest `Retry-After` that is respected, in milliseconds; longer ones count as this. Default 3,600,000.
+    /// The longest `Retry-After` that is respected, in milliseconds; longer ones count as this. 0: the header is ignored, and
+    /// the step's policy alone decides. Default 3,600,000.
     pub retry_after_max: Millis,
 }
 

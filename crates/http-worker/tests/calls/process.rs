@@ -25,6 +25,7 @@ fn flags_win_over_the_environment_and_that_over_the_file() {
             ("EVERSTEP_CALLS__NETWORKS", r#"["10.0.0.0/8", "::1"]"#),
             ("EVERSTEP_CALLS__TIMEOUT", "1000"),
             ("EVERSTEP_SECRET_PAYMENTS", "sk-live-1234"),
+            ("EVERSTEP_SECRET_A", "sk-live-5678"),
             ("EVERSTEP_TEST_AMQP_URL", "x"),
         ])
     };
@@ -60,6 +61,59 @@ fn what_cannot_be_used_is_named() {
     for part in ["amqp.url", "worker.slots", "worker.pools", "calls.timeout", "log.level"] {
         assert!(problems.iter().any(|problem| problem.contains(part)), "{part}: {problems:?}");
     }
+}
+
+#[test]
+fn l03_a_binding_of_a_secret_keeps_its_name_and_is_of_a_secret() {
+    let hosts = r#"["payments.example.com"]"#;
+    let secret = ("EVERSTEP_SECRET_Payments", "sk-live-1234");
+    let amqp = ("EVERSTEP_AMQP__URL", "amqp://a");
+    let bound = |name: &str| {
+        let name = format!("EVERSTEP_SECRETS__HOSTS__{name}");
+        ProcessSettings::load(&environment(&[amqp, secret, (&name, hosts)])).unwrap()
+    };
+    assert_eq!(bound("Payments").validate(), Vec::<String>::new());
+    assert!(bound("Payments").secrets.hosts.contains_key("Payments"));
+    for other in ["PAYMENTS", "payments", "GONE"] {
+        let problems = bound(other).validate();
+        assert!(problems.len() == 1 && problems[0].contains(other), "{problems:?}");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("secrets")).unwrap();
+    std::fs::write(dir.path().join("secrets/A.b"), "sk-live-5678").unwrap();
+    let file = dir.path().join("worker.toml");
+    let text = format!(
+        "amqp.url = 'amqp://a'\n[secrets]\ndirectory = '{}/secrets'\nhosts = {{ 'A.b' = {hosts} }}\n",
+        dir.path().display()
+    );
+    std::fs::write(&file, text).unwrap();
+    let of_file = ProcessSettings::load(&Sources { file: Some(file), ..Sources::default() }).unwrap();
+    assert_eq!(of_file.validate(), Vec::<String>::new());
+}
+
+#[test]
+fn l03_no_problem_shows_what_may_be_secret() {
+    for (name, value) in [
+        ("EVERSTEP_AMQP", "amqp://u:s3cret-word@h"),
+        ("EVERSTEP_AMQP__URL", "[\"s3cret-word\"]"),
+        ("EVERSTEP_SECRETS", "s3cret-word"),
+        ("EVERSTEP_SECRETS__HOSTS", "s3cret-word"),
+        ("EVERSTEP_SECRETS__HOSTS__PAYMENTS", "s3cret-word"),
+        ("EVERSTEP_SECRETS__HOSTS__PAYMENTS", "[\"https://u:s3cret-word@h/x\"]"),
+        ("EVERSTEP_CALLS__HOSTS", "[\"https://u:s3cret-word@h\"]"),
+        ("EVERSTEP_CALLS__HOSTS", "https://u:s3cret-word@h"),
+        ("EVERSTEP_METRICS__LISTEN", "s3cret-word"),
+    ] {
+        let problems = ProcessSettings::load(&environment(&[(name, value)])).unwrap_err().join(" ");
+        assert!(!problems.contains("s3cret-word"), "{name}: {problems}");
+        let first = name["EVERSTEP_".len()..].split("__").next().unwrap().to_lowercase();
+        assert!(problems.contains(&first), "{name}: {problems}");
+    }
+    let unusable = environment(&[("EVERSTEP_AMQP__URL", "amqp://a"), ("EVERSTEP_SECRET_A", " s3cret-word")]);
+    let problems = ProcessSettings::load(&unusable).unwrap().validate();
+    assert!(
+        problems.len() == 1 && problems[0].contains("the secret A") && !problems[0].contains("s3cret-word")
+    );
 }
 
 #[test]

@@ -143,6 +143,57 @@ async fn l03_a_body_over_the_limit_is_a_permanent_error_that_says_so() {
 }
 
 #[tokio::test]
+async fn l03_a_body_without_a_declared_length_is_held_to_the_limit_too() {
+    let head = b"HTTP/1.1 200 OK\r\n\r\n";
+    let server = Server::start(move |seen, _| match seen.path.as_str() {
+        "/fits" => Reply::Close([&head[..], &[b'a'; 1_000]].concat()),
+        "/over" => Reply::Close([&head[..], &[b'a'; 1_001]].concat()),
+        _ => Reply::Stall([&head[..], &[b'a'; 5_000]].concat()),
+    })
+    .await;
+    let rig = Rig::new(&[server.addr.port()]);
+    let settings = everstep_http::worker::Settings { response_bytes: 1_000, ..rig.settings.clone() };
+    let rig = Rig { settings, ..rig };
+    assert_eq!(rig.call(get(server.url("/fits"))).await.unwrap().text().unwrap().len(), 1_000);
+    for path in ["/over", "/endless"] {
+        let failed = rig.fails(post(server.url(path))).await;
+        assert_eq!(failed.kind(), (name::TOO_LARGE, true, Sent::Answered), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn l03_an_error_whose_body_does_not_end_holds_nobody_up() {
+    let server = Server::start(|seen, _| {
+        let head = format!("HTTP/1.1 {} No\r\ncontent-length: 9999999\r\n\r\n", &seen.path[1..]);
+        Reply::Stall([head.as_bytes(), b"you sent s3cr"].concat())
+    })
+    .await;
+    let rig = Rig::new(&[server.addr.port()]);
+    let rig = Rig { secrets: everstep_http::worker::Secrets::default().with("A", "s3cret-word"), ..rig };
+    for (status, permanent) in [(400, true), (503, false)] {
+        let request = post(server.url(&format!("/{status}"))).header("x-a", "{secret:A}").timeout("10 min");
+        let failed = tokio::time::timeout(Duration::from_mins(1), rig.fails(request)).await.unwrap();
+        assert_eq!((failed.kind(), failed.status), ((name::STATUS, permanent, Sent::Answered), Some(status)));
+        assert_eq!(
+            failed.body.as_deref(),
+            Some("you sent "),
+            "what may be the beginning of a secret is left out"
+        );
+    }
+}
+
+#[tokio::test]
+async fn l03_a_url_that_is_too_long_is_not_tried_again() {
+    let server = Server::start(|_, _| answer(200, &[], "")).await;
+    let rig = Rig::new(&[server.addr.port()]);
+    let long = rig.fails(post(server.url("/")).query("q", "x".repeat(65_534))).await;
+    assert_eq!(long.kind(), (name::INVALID, true, Sent::No), "{}", long.message);
+    let by_body = post(server.url("/{body:/id}")).json(&serde_json::json!({ "id": "x".repeat(65_534) }));
+    assert_eq!(rig.fails(by_body).await.kind(), (name::INVALID, true, Sent::No));
+    assert!(server.seen().is_empty());
+}
+
+#[tokio::test]
 async fn l03_nothing_is_decompressed() {
     // 1 KiB on the wire that claims to be compressed: were it taken at its word, it would have to be read or refused.
     let bomb: Vec<u8> = [&[0x1f, 0x8b, 8, 0][..], &[0xff; 1_020]].concat();

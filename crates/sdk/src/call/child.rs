@@ -11,7 +11,7 @@ use everstep_protocol::{FailureKind, InstanceId, Payload, Token, WorkflowName, c
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::hook::{check_moment, encode_metadata};
+use super::hook::{check_moment, encode_metadata, encode_schema};
 use super::{Instance, IntoRetention, Pending};
 use crate::Error;
 use crate::host::{ChildSpec, Spec};
@@ -24,6 +24,7 @@ pub struct ChildCall<Out> {
     child: Option<ChildSpec>,
     retention: Option<HookRetention>,
     metadata: Option<Payload>,
+    schema: Option<Payload>,
     output: PhantomData<fn() -> Out>,
 }
 
@@ -49,7 +50,7 @@ impl<Out> ChildCall<Out> {
             }),
             _ => None,
         };
-        Self { pending, child, retention: None, metadata: None, output: PhantomData }
+        Self { pending, child, retention: None, metadata: None, schema: None, output: PhantomData }
     }
 
     /// The child's id, 1 to 100 of letters, digits, `_`, `-`, `.` and `:`. Without it the id follows from the call, so that a run
@@ -124,7 +125,7 @@ impl<Out> ChildCall<Out> {
     pub fn token(mut self, token: impl AsRef<str>) -> Self {
         match (Token::new(token), &mut self.child) {
             (Ok(token), Some(child)) => {
-                child.hook = Some(StartHook { token, retention: None, metadata: None, schema: None });
+                child.hook = Some(StartHook::new(token));
             }
             (Ok(_), None) => {}
             (Err(error), _) => self.pending.refuse(FailureKind::Invalid, error),
@@ -148,6 +149,20 @@ impl<Out> ChildCall<Out> {
         self
     }
 
+    /// The JSON Schema that every payload for the [`token`](Self::token) must fit: one that does not is refused when it is sent, and nothing
+    /// is kept of it (rule H57). At most 64 KiB of JSON, without references to anything outside of it. With a schema that cannot be used
+    /// nothing is started, and the call fails.
+    pub fn schema(mut self, schema: &impl Serialize) -> Self {
+        self.schema = encode_schema(&mut self.pending, schema);
+        self
+    }
+
+    /// The JSON Schema of this type, which need not be the one that the child's code receives; see [`schema`](Self::schema).
+    #[cfg(feature = "schemars")]
+    pub fn schema_of<S: schemars::JsonSchema>(self) -> Self {
+        self.schema(&schemars::schema_for!(S))
+    }
+
     /// What ends, cancels or restarts this instance leaves the child alone, and so does dropping the call.
     pub fn detached(mut self) -> Self {
         if let Some(child) = &mut self.child {
@@ -162,8 +177,8 @@ impl<Out> ChildCall<Out> {
         if let Some(child) = &mut self.child {
             child.only_started = true;
         }
-        let Self { pending, child, retention, metadata, .. } = self;
-        Starting(ChildCall { pending, child, retention, metadata, output: PhantomData })
+        let Self { pending, child, retention, metadata, schema, .. } = self;
+        Starting(ChildCall { pending, child, retention, metadata, schema, output: PhantomData })
     }
 
     /// What was said of the hook, in whatever order, becomes part of the child; refused where there is no token (rule H30).
@@ -174,10 +189,11 @@ impl<Out> ChildCall<Out> {
                 if let Err(reason) = check_moment(self.pending.shared(), self.retention) {
                     self.pending.refuse(FailureKind::Invalid, reason);
                 }
-                (hook.retention, hook.metadata) = (self.retention, self.metadata.take());
+                hook.retention = self.retention;
+                (hook.metadata, hook.schema) = (self.metadata.take(), self.schema.take());
             }
-            None if self.retention.is_some() || self.metadata.is_some() => {
-                let reason = "retention and metadata are a token's, and none is given";
+            None if self.retention.is_some() || self.metadata.is_some() || self.schema.is_some() => {
+                let reason = "retention, metadata and schema are a token's, and none is given";
                 self.pending.refuse(FailureKind::Invalid, reason);
             }
             None => {}

@@ -17,7 +17,7 @@ pub(super) use self::claim::check_moment;
 use self::claim::conflict;
 pub use self::claim::{HookConflict, HookTaken, IntoRetention, Owner};
 pub use self::create::HookCall;
-pub(super) use self::create::encode_metadata;
+pub(super) use self::create::{encode_metadata, encode_schema};
 pub use self::payloads::{NextPayload, Payloads};
 pub use self::webhook::{NextRequest, RespondCall, Webhook, WebhookCall, WebhookRequest, WebhookResponse};
 use super::Instance;

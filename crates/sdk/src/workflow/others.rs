@@ -74,7 +74,8 @@ impl Workflow {
     /// # Ok(()) }
     /// ```
     ///
-    /// Errors have the name `MailboxFull`, or `EventIdTaken` where an earlier run has sent the same owner something else by the same
+    /// Errors have the name `PayloadMisfit` where the payload does not fit the schema of the hook, or the hook is a webhook whose code gets
+    /// requests (rule H57); `MailboxFull`; or `EventIdTaken` where an earlier run has sent the same owner something else by the same
     /// call; or they say what is wrong with token or payload.
     pub fn resume_hook(
         &self,

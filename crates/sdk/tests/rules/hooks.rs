@@ -442,7 +442,12 @@ fn child(polled: &Polled) -> &everstep::host::ChildSpec {
 #[test]
 fn h28_a_child_is_started_with_its_token_whatever_is_said_first() {
     let mut driver = Driver::new(|cx: Workflow| async move {
-        let call = cx.child::<u64>("c", "packing", 1).metadata(&[7]).retention("1 day").token("order:17");
+        let call = cx
+            .child::<u64>("c", "packing", 1)
+            .metadata(&[7])
+            .schema(&true)
+            .retention("1 day")
+            .token("order:17");
         let awaited = call.await?;
         let started = cx.child::<()>("c", "packing", 1).token("order:18").detached().start().await;
         let conflict = started.unwrap_err().hook_conflict().unwrap();
@@ -452,6 +457,7 @@ fn h28_a_child_is_started_with_its_token_whatever_is_said_first() {
     let hook = child(&polled).hook.clone().unwrap();
     assert_eq!((hook.token.as_str(), hook.metadata.unwrap().as_str()), ("order:17", "[7]"));
     assert_eq!(hook.retention, Some(HookRetention::For(Millis(86_400_000))));
+    assert_eq!(hook.schema.unwrap().as_str(), "true", "H57");
     let polled = driver.feed(0, 5);
     let second = child(&polled);
     assert!(second.detached && second.only_started);
@@ -476,7 +482,9 @@ fn taken(owner: &Other) -> everstep_protocol::Failure {
 #[test]
 fn h30_h54_a_child_whose_hook_cannot_be_is_refused_by_name_and_never_recorded() {
     type Make = fn(everstep::ChildCall<u64>) -> everstep::ChildCall<u64>;
-    let bad: [(Make, &str); 7] = [
+    let bad: [(Make, &str); 9] = [
+        (|child| child.schema(&true), "none is given"),
+        (|child| child.token("t").schema(&serde_json::json!({ "$ref": "other.json" })), "other.json"),
         (|child| child.token(""), "hook token"),
         (|child| child.token("x".repeat(257)), "hook token"),
         (|child| child.token("t").retention("soon"), "\"soon\""),

@@ -23,35 +23,56 @@ const REJECTED_BYTES: &str = "SELECT (
     )
     FROM unnest($1::text[]) WITH ORDINALITY AS k (namespace, nth) ORDER BY k.nth";
 
+/// Deletes those rows of a table whose places a query gives, which says how many at most; and of these, those of which something
+/// still holds.
+macro_rules! delete_some {
+    ($table:literal, $places:literal $(, $still:literal)?) => {
+        concat!("DELETE FROM ", $table, " WHERE ctid = ANY(ARRAY(", $places, "))" $(, " AND ", $still)?)
+    };
+}
+
 /// Each deletes at most $1 rows.
 const CLEAN: [&str; 5] = [
     // By the index message_decision_by_time, which holds no decision that met an instance: those last as long as it (P27).
-    "DELETE FROM message_decision WHERE ctid = ANY(ARRAY(
-        SELECT ctid FROM message_decision WHERE decided_at < (SELECT everstep_clock()) - 604800000000
+    delete_some!(
+        "message_decision",
+        "SELECT ctid FROM message_decision WHERE decided_at < (SELECT everstep_clock()) - 604800000000
         AND substr(answer, 1, 7) NOT IN ('created', 'exists:', 'conflic')
-        ORDER BY decided_at LIMIT $1::bigint))",
-    "DELETE FROM rejected WHERE ctid = ANY(ARRAY(
-        SELECT ctid FROM rejected WHERE at < (SELECT everstep_clock()) - 2592000000000 ORDER BY at LIMIT $1::bigint))",
-    "DELETE FROM bulk WHERE ctid = ANY(ARRAY(
-        SELECT ctid FROM bulk WHERE ended_at < (SELECT everstep_clock()) - 2592000000000 LIMIT $1::bigint))",
-    "DELETE FROM session WHERE ctid = ANY(ARRAY(
-        SELECT s.ctid FROM session s
+        ORDER BY decided_at LIMIT $1::bigint"
+    ),
+    delete_some!(
+        "rejected",
+        "SELECT ctid FROM rejected WHERE at < (SELECT everstep_clock()) - 2592000000000 ORDER BY at LIMIT $1::bigint"
+    ),
+    delete_some!(
+        "bulk",
+        "SELECT ctid FROM bulk WHERE ended_at < (SELECT everstep_clock()) - 2592000000000 LIMIT $1::bigint"
+    ),
+    delete_some!(
+        "session",
+        "SELECT s.ctid FROM session s
         WHERE s.ended_at < (SELECT everstep_clock()) - 86400000000
           AND NOT EXISTS (SELECT FROM lease l WHERE l.session = s.id)
-        ORDER BY s.ended_at LIMIT $1::bigint))",
-    "DELETE FROM hook WHERE ctid = ANY(ARRAY(
-        SELECT ctid FROM hook WHERE ended AND retain_until < (SELECT everstep_clock()) ORDER BY retain_until LIMIT $1::bigint))
-        AND ended AND retain_until < (SELECT everstep_clock())",
+        ORDER BY s.ended_at LIMIT $1::bigint"
+    ),
+    delete_some!(
+        "hook",
+        "SELECT ctid FROM hook WHERE ended AND retain_until < (SELECT everstep_clock())
+        ORDER BY retain_until LIMIT $1::bigint",
+        "ended AND retain_until < (SELECT everstep_clock())"
+    ),
 ];
 
 /// By the index `journal_pkey`. The highest cut of an instance is the only one that counts: by each of them the same entries would
 /// be found, and fewer than the limit would be no sign that none is left.
-const SWEEP: &str = "DELETE FROM journal WHERE ctid = ANY(ARRAY(
-    SELECT j.place FROM (SELECT instance, max(below) AS below FROM journal_cut GROUP BY instance) c
+const SWEEP: &str = delete_some!(
+    "journal",
+    "SELECT j.place FROM (SELECT instance, max(below) AS below FROM journal_cut GROUP BY instance) c
     CROSS JOIN LATERAL (
         SELECT ctid AS place FROM journal j WHERE j.instance = c.instance AND j.run < c.below LIMIT $1::bigint
     ) j
-    LIMIT $1::bigint))";
+    LIMIT $1::bigint"
+);
 const SWEPT: &str = "DELETE FROM journal_cut c
     WHERE (SELECT true FROM journal j WHERE j.instance = c.instance AND j.run < c.below LIMIT 1) IS NULL";
 

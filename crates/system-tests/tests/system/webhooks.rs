@@ -205,6 +205,11 @@ on_both! {
                 Ok::<_, Error>((hook.next().await?, hook.next().await?, webhook.next().await?.json::<Value>()?))
             }
         });
+        let registry = registry.workflow_fn("teller", |cx: Workflow, token: String| async move {
+            let told = cx.resume_hook("tell", &token, json!({ "cents": token.len() > 3 })).await;
+            let told = told.err().map(|error| (error.name().to_owned(), error.message().to_owned()));
+            Ok::<_, Error>(told)
+        });
         let world = setup.serve(registry).await;
         world.begin("strict", "one", &()).await;
         waits(&world, "strict", "one").await;
@@ -215,6 +220,8 @@ on_both! {
         for (path, body, named) in [
             (resume, r#"{"cents":"4711"}"#, "/properties/cents/type"),
             (resume, "{}", "/required"),
+            // What its code gets is a request, and this would be none.
+            ("/v1/default/hooks/web/resume", r#"{"cents":1}"#, "/hooks/default/web"),
             ("/hooks/default/web", r#"{"cents":1.5}"#, "/cents"),
         ] {
             let refused = api.ask("POST", path, &json_type, body).await;
@@ -233,6 +240,17 @@ on_both! {
             let rejected = world.store().rejected(&Namespace::default(), 10).await.expect("they are listed");
             rejected.iter().any(|row| row.code == "payload_misfit" && row.reason.contains("/cents"))
         }).await;
+        world.publish_event(r#"{"token":"web","payload":{"cents":1}}"#, message("m-3")).await;
+        world.eventually("it is rejected", async || {
+            let rejected = world.store().rejected(&Namespace::default(), 10).await.expect("they are listed");
+            rejected.iter().any(|row| row.code == "payload_misfit" && row.reason.contains("/hooks/default/web"))
+        }).await;
+        // By workflow code as well.
+        for (token, named) in [("order", "/cents"), ("web", "/hooks/default/web")] {
+            world.begin("teller", token, &token).await;
+            let (name, message): (String, String) = world.end("teller", token).await.output();
+            assert!(name == "PayloadMisfit" && message.contains(named), "{name}: {message}");
+        }
         let view = world.view("strict", "one").await.expect("it is there");
         assert_eq!((view.position, view.status), (before, StatusWord::Waiting), "nothing was kept, nobody was woken");
 

@@ -84,7 +84,7 @@ pub(super) fn carry(call: &WebhookCall, carries: Carried, limit: u64) -> Result<
         Carried::Body => {
             let payload = if is_json(call) { json(&call.body)? } else { text(&call.body)? };
             let fingerprint = Fingerprint::of(&payload).map_err(Uncarried::Json)?;
-            Sent { checked: payload.clone(), payload, fingerprint }
+            Sent { checked: Ok(payload.clone()), payload, fingerprint }
         }
         Carried::Request => request(call, true)?,
         Carried::RawRequest => request(call, false)?,
@@ -124,7 +124,7 @@ fn request(call: &WebhookCall, reads_json: bool) -> Result<Sent, Uncarried> {
     };
     let fingerprint = request.fingerprint().map_err(Uncarried::Json)?;
     let payload = Payload::encode(&request).map_err(Uncarried::Json)?;
-    Ok(Sent { payload, fingerprint, checked })
+    Ok(Sent { payload, fingerprint, checked: Ok(checked) })
 }
 
 fn json(body: &[u8]) -> Result<Payload, Uncarried> {

@@ -101,10 +101,9 @@ impl ProcessSettings {
     /// Reads the settings. The error lists what is wrong with the names and types.
     pub fn load(sources: &Sources) -> Result<Self, Vec<String>> {
         let mut settings: Self = READING.load(sources)?;
-        let named = sources
-            .environment
-            .iter()
-            .filter_map(|(name, value)| Some((name.strip_prefix(PREFIX)?.strip_prefix(SECRET)?, value)));
+        let set = sources.environment.iter().filter(|(_, value)| !value.is_empty());
+        let named =
+            set.filter_map(|(name, value)| Some((name.strip_prefix(PREFIX)?.strip_prefix(SECRET)?, value)));
         settings.given = named.fold(Secrets::default(), |secrets, (name, value)| secrets.with(name, value));
         Ok(settings)
     }
@@ -134,6 +133,7 @@ impl ProcessSettings {
         let build = self.worker.build.as_ref().and_then(|build| BuildName::new(build).err());
         check(build.is_none(), format!("worker.build: {}", told(build)));
         problems.extend(self.log.validate());
+        problems.extend(self.secrets().validate());
         problems
     }
 

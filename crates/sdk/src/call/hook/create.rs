@@ -66,14 +66,7 @@ impl<T> HookCall<T> {
     /// H57). At most 64 KiB of JSON, without references to anything outside of it. A schema that cannot be used fails the awaits of
     /// the hook.
     pub fn schema(mut self, schema: &impl Serialize) -> Self {
-        let checked = Payload::encode(schema).map_err(|error| error.to_string()).and_then(|schema| {
-            check_schema(&schema).map_err(|error| error.to_string())?;
-            Ok(schema)
-        });
-        match checked {
-            Ok(schema) => self.asked.schema = Some(schema),
-            Err(reason) => self.pending.refuse(FailureKind::Invalid, reason),
-        }
+        self.asked.schema = encode_schema(&mut self.pending, schema);
         self
     }
 
@@ -162,6 +155,16 @@ pub(in crate::call) fn encode_metadata(pending: &mut Pending, metadata: &impl Se
         .ok()?;
     check_metadata(&encoded).map_err(|error| pending.refuse(FailureKind::Invalid, error)).ok()?;
     Some(encoded)
+}
+
+/// The schema of a hook as it is recorded; a call whose schema cannot be is refused.
+pub(in crate::call) fn encode_schema(pending: &mut Pending, schema: &impl Serialize) -> Option<Payload> {
+    let encoded = Payload::encode(schema).map_err(|error| error.to_string());
+    let checked = encoded.and_then(|schema| {
+        check_schema(&schema).map_err(|error| error.to_string())?;
+        Ok(schema)
+    });
+    checked.map_err(|reason| pending.refuse(FailureKind::Invalid, reason)).ok()
 }
 
 fn create(shared: &Shared, numbered: Numbered, registration: Registration) -> Result<(), String> {
