@@ -1,4 +1,4 @@
-//! What a coordinator counts. Labels are bounded: never an id; of names that come from outside those of 20 queues, 200 workflows and
+//! What a coordinator counts. Labels are bounded: never an id; of names that come from outside those of 200 queues, 200 workflows and
 //! 500 steps.
 
 use std::{
@@ -272,7 +272,7 @@ fn census(book: &mut Book) -> Result<[IntGaugeVec; 3], Error> {
         )?,
         book.gauges(
             "queue_ready",
-            "Instances and remote steps that are ready and held by nobody, up to 10,000 each, by workflow or pool, at most 20; of \
+            "Instances and remote steps that are ready and held by nobody, up to 10,000 each, by workflow or pool, at most 200; of \
              the coordinator that offers.",
             &["queue"],
         )?,

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use everstep_store::Queue;
 use tokio::time::Instant;
 
 use super::duties::DISPATCH;
@@ -10,7 +11,7 @@ use crate::{Error, shared::Shared};
 /// How often it measures the queues.
 const EVERY: Duration = Duration::from_secs(15);
 /// The most queues that are named: names come from outside, and there may be any number of them.
-const NAMED: u32 = 20;
+const NAMED: u32 = 200;
 /// How often it counts what is open, at most.
 const OPEN_EVERY: Duration = Duration::from_mins(1);
 /// Counting reads whole tables: after it, so many times as long as it took passes before the next.
@@ -50,10 +51,14 @@ async fn depths(shared: &Shared) -> Result<(), Error> {
     let (ready, oldest) = (&shared.metrics.ready, &shared.metrics.oldest);
     ready.reset();
     oldest.reset();
-    // Whoever scales by a queue needs to see that it is empty.
-    for queue in super::dispatch::served(shared).into_iter().take(NAMED as usize) {
-        ready.with_label_values(&[&queue.to_string()]).set(0);
-        oldest.with_label_values(&[&queue.to_string()]).set(0);
+    // Whoever scales by a queue needs to see that it is empty. One of a build is there while something waits in it.
+    let served = super::dispatch::served(shared).into_iter();
+    let mut served: Vec<_> =
+        served.filter(|queue| !matches!(queue, Queue::Pinned(..))).map(|queue| queue.to_string()).collect();
+    served.sort_unstable();
+    for queue in served.iter().take(NAMED as usize) {
+        ready.with_label_values(&[queue]).set(0);
+        oldest.with_label_values(&[queue]).set(0);
     }
     for depth in depths {
         let queue = depth.queue.to_string();
