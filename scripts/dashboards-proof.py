@@ -249,7 +249,8 @@ def ask_range(server, expression, begin, end):
 
 
 def substituted(expression):
-    expression = expression.replace("$__rate_interval", WINDOW)
+    # Of the databases on that server only the proof's own.
+    expression = expression.replace("$__rate_interval", WINDOW).replace("$database", "everstep_proof_.*")
     return re.sub(r"\$\{?\w+\}?", ".*", expression)
 
 

@@ -1,4 +1,5 @@
-//! An embedded system shows both of its halves to Prometheus and to probes, and nothing else. Not: what each metric counts, which is
+//! An embedded system shows both of its halves to Prometheus and to probes, and nothing else; a worker without a broker is alive and not
+//! ready. Not: what each metric counts, which is
 //! proved beside what counts it.
 #![cfg(all(feature = "embedded", feature = "metrics"))]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -71,4 +72,26 @@ async fn both_halves_are_counted_by_workflow_and_step() {
     assert!(get(address, "/v1/default/instances").await.starts_with("HTTP/1.0 404"));
     everstep.stop().await.unwrap();
     assert!(TcpStream::connect(address).await.is_err(), "it stops with the system");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_whose_broker_is_away_is_alive_and_not_ready() {
+    let [listen, nobody] = [(); 2].map(|()| {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.local_addr().unwrap()
+    });
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let worker = everstep::fleet(format!("amqp://{nobody}/x")).workflow(pay).metrics(listen);
+    let running = tokio::spawn(worker.run_until(async move {
+        drop(stopped.await);
+    }));
+    while TcpStream::connect(listen).await.is_err() {
+        tokio::task::yield_now().await;
+    }
+    assert!(get(listen, "/healthz").await.starts_with("HTTP/1.0 200"));
+    let ready = get(listen, "/readyz").await;
+    assert!(ready.starts_with("HTTP/1.0 503"), "{ready}");
+    assert!(ready.ends_with("the broker is away, no coordinator answers its session\n"), "{ready}");
+    drop(stop);
+    running.await.unwrap().unwrap();
 }
