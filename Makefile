@@ -21,7 +21,7 @@ ARGS ?=
 
 .PHONY: help
 help: ## Show this list
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: ## Run the demo: one process, nothing to install
@@ -52,8 +52,23 @@ test: services-up python-env ## Run all tests, with PostgreSQL and RabbitMQ
 	  cargo test --no-fail-fast $(LOCKED) --workspace --lib --bins --tests; \
 	fi
 
+.PHONY: ops-check
+ops-check: ## Check rules, dashboards, manifests and the operations guide
+	scripts/ops-check.sh
+
+.PHONY: dashboards-proof
+dashboards-proof: services-up ## Ask a real Prometheus every query of dashboards and alerts, and draw the answers
+	cargo build --release $(LOCKED) --workspace --bins
+	cargo build --release $(LOCKED) -p everstep-cli --examples
+	eval "$$($(SERVICES) env)"; scripts/dashboards-proof.sh "$${CARGO_TARGET_DIR:-target}/release" $(ARGS)
+
+.PHONY: dashboards
+dashboards: ## Write the dashboards and the PrometheusRule from what they are made of
+	deploy/grafana/make.py
+	scripts/prometheus-rule.py
+
 .PHONY: check
-check: fmt clippy docs absences conformance instructions test ## Everything a change must pass
+check: fmt clippy docs absences conformance instructions ops-check test ## Everything a change must pass
 
 .PHONY: fmt
 fmt: ## Check the formatting (cargo fmt --all repairs it)
@@ -95,6 +110,11 @@ python-env: ## Make the Python environment of the producers
 settings: ## Write the page of all settings from the code that reads them
 	cargo run -q $(LOCKED) -p everstep-cli --bin everstep -- settings --reference > docs/reference/settings.md.new
 	mv docs/reference/settings.md.new docs/reference/settings.md
+
+.PHONY: metrics
+metrics: ## Write the page of all metrics from the code that counts
+	cargo run -q $(LOCKED) -p everstep-cli --bin everstep -- settings --metrics > docs/reference/metrics.md.new
+	mv docs/reference/metrics.md.new docs/reference/metrics.md
 
 .PHONY: transitions
 transitions: ## Write the page of what each operation does in each status, from the engine's table

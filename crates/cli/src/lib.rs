@@ -7,6 +7,7 @@ pub mod answer;
 pub mod args;
 pub mod commands;
 pub mod failure;
+pub mod metrics;
 pub mod serve;
 pub mod settings;
 pub mod show;

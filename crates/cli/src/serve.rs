@@ -11,7 +11,8 @@ use everstep_broker::{
     amqp::{AmqpBroker, AmqpSettings},
     memory::MemoryBroker,
 };
-use everstep_coordinator::{Coordinator, http};
+use everstep_coordinator::{Coordinator, Handle, http};
+use everstep_metrics::page::{self, Page, Standing};
 use everstep_store::{
     Store,
     postgres::{self, PostgresSettings, PostgresStore},
@@ -53,7 +54,9 @@ async fn on_services(settings: &Settings) -> anyhow::Result<()> {
     let broker: Arc<dyn Broker> =
         Arc::new(AmqpBroker::connect(AmqpSettings::new(settings.amqp.url.reveal(), "everstep coordinator")));
     let coordinator = Coordinator::new(store, Arc::clone(&broker), settings.coordinator.clone()).await?;
+    let page = metrics(settings, coordinator.handle()).await?;
     let outcome = run(listener, coordinator, None, Stop::on_signal()?).await;
+    end(page).await;
     broker.close().await;
     outcome
 }
@@ -73,15 +76,41 @@ async fn embedded(settings: &Settings, data: &Path) -> anyhow::Result<()> {
     let payments = example::payments(data).await?;
     let broker = MemoryBroker::new();
     let registry = everstep_examples::registry();
-    let worker = Worker::new(registry, Arc::new(broker.connection()), worker_settings(settings)?)?;
     let coordinator = Coordinator::new(store, Arc::new(broker.clone()), settings.coordinator.clone()).await?;
+    let counters = everstep_worker::Metrics::new(coordinator.handle().metrics())?;
+    let worker = Worker::new(registry, Arc::new(broker.connection()), worker_settings(settings, counters)?)?;
+    let page = metrics(settings, coordinator.handle()).await?;
     tracing::info!(data = %file.display(), "everything runs in this process, on an embedded store");
     let outcome = run(listener, coordinator, Some(worker), Stop::on_signal()?).await;
+    end(page).await;
     broker.close().await;
     outcome.and(payments.stop().await)
 }
 
-fn worker_settings(settings: &Settings) -> anyhow::Result<everstep_worker::Settings> {
+/// The page of metrics and probes, if one is wanted. What it shows of the worker in `dev` is on the coordinator's registry.
+async fn metrics(settings: &Settings, handle: Handle) -> anyhow::Result<Option<Page>> {
+    let Some(listen) = settings.metrics.listen else { return Ok(None) };
+    let registries = vec![handle.metrics().clone()];
+    let served = page::serve(listen, registries, move || {
+        let handle = handle.clone();
+        async move {
+            let health = handle.health().await;
+            Standing { dead: health.dead(), missing: health.missing() }
+        }
+    });
+    Ok(Some(served.await.with_context(|| format!("cannot serve metrics at {listen}"))?))
+}
+
+async fn end(page: Option<Page>) {
+    if let Some(page) = page {
+        page.stop().await;
+    }
+}
+
+fn worker_settings(
+    settings: &Settings,
+    metrics: everstep_worker::Metrics,
+) -> anyhow::Result<everstep_worker::Settings> {
     Ok(everstep_worker::Settings {
         namespace: settings.coordinator.namespaces.first().cloned().unwrap_or_default(),
         build: settings.worker.build.clone(),
@@ -90,6 +119,7 @@ fn worker_settings(settings: &Settings) -> anyhow::Result<everstep_worker::Setti
         instances: settings.worker.instances,
         report_queues: settings.coordinator.report_queues,
         shutdown_grace: settings.worker.grace(),
+        metrics,
         ..everstep_worker::Settings::default()
     })
 }

@@ -10,7 +10,7 @@ use everstep_settings::Reading;
 use serde::{Deserialize, Serialize};
 
 pub use everstep_settings::{Log, LogFormat, SecretUrl, Sources};
-pub use section::{Amqp, Http, Otlp, Postgres, Worker};
+pub use section::{Amqp, Http, Metrics, Otlp, Postgres, Worker};
 
 /// How they are read: the variables that are none stand for options of the command line, or are for scripts.
 const READING: Reading = Reading {
@@ -34,6 +34,8 @@ pub struct Settings {
     pub amqp: Amqp,
     /// The HTTP API, for `coordinator` and `dev`.
     pub http: Http,
+    /// What Prometheus and probes ask.
+    pub metrics: Metrics,
     /// The coordinator, also the one in `dev`.
     pub coordinator: everstep_coordinator::Settings,
     /// The worker in `dev`.

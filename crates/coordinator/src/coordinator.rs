@@ -221,6 +221,8 @@ fn services(
     endless(&mut set, Box::pin(service::dispatch::run(Arc::clone(shared))));
     endless(&mut set, Box::pin(service::unserved::run(Arc::clone(shared))));
     endless(&mut set, Box::pin(service::attention::run(Arc::clone(shared))));
+    endless(&mut set, Box::pin(service::census::run(Arc::clone(shared))));
+    endless(&mut set, Box::pin(service::standing::run(Arc::clone(shared))));
     endless(&mut set, Box::pin(service::outbox::run(Arc::clone(shared), lifecycles)));
     endless(&mut set, Box::pin(service::outbox::repeat(Arc::clone(shared))));
     endless(&mut set, Box::pin(service::rejections::run(Arc::clone(shared), rejections)));

@@ -95,6 +95,7 @@ pub struct EventRequest {
 
 /// Whether the coordinator can work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "each is something that is so or not")]
 pub struct Health {
     /// The loop turns.
     pub loop_turns: bool,
@@ -102,6 +103,27 @@ pub struct Health {
     pub store: bool,
     /// The broker is connected both ways.
     pub broker: bool,
+    /// It was told to stop.
+    pub stopping: bool,
+}
+
+impl Health {
+    /// What only a restart mends, in words. An outage of store or broker is no reason for one.
+    #[must_use]
+    pub fn dead(&self) -> Vec<&'static str> {
+        if self.loop_turns { Vec::new() } else { vec!["the loop does not turn"] }
+    }
+
+    /// What else keeps it from working, in words.
+    #[must_use]
+    pub fn missing(&self) -> Vec<&'static str> {
+        let parts = [
+            (self.store, "the store is away"),
+            (self.broker, "the broker is away"),
+            (!self.stopping, "it is stopping"),
+        ];
+        parts.into_iter().filter(|(there, _)| !there).map(|(_, text)| text).collect()
+    }
 }
 
 impl Handle {
@@ -210,6 +232,7 @@ impl Handle {
             loop_turns: self.shared.began.elapsed().saturating_sub(turned) < Duration::from_secs(10),
             store: matches!(asked, Ok(Ok(_))),
             broker: self.shared.broker.health().borrow().is_up(),
+            stopping: self.shared.is_stopping(),
         }
     }
 

@@ -16,6 +16,8 @@
 //! | later | offers a wake to the queue, where whoever kept its body was told first and has no room | 0.2 s after | every coordinator |
 //! | unserved | names and counts what is ready and has no worker | 15 s | duty `dispatch` |
 //! | attention | counts what waits for a person | 15 s | duty `dispatch` |
+//! | census | measures queues; counts what is open | 15 s; a minute, and no more than a hundredth of the time | duty `dispatch` |
+//! | standing | says whether store and broker answer, for metrics and probes | 1 s, the store 5 s | every coordinator |
 //! | outbox | publishes lifecycle messages, and again what was not confirmed | as it comes, 5 s | every coordinator, duty `outbox` |
 //! | rejections | records what can never be accepted | as it comes | every coordinator |
 //! | measure | measures what rejected records take, and stops the intake of a namespace at the bound | 5 s | every coordinator |
@@ -51,5 +53,6 @@ pub use handle::{
     BATCH_STARTS_MAX, BulkBegun, BulkCount, Decision, Each, EventRequest, Handle, Health, IDS_MAX,
     ResumeRequest, Resumed, StartRequest, Uncarried, WebhookAnswer, WebhookCall,
 };
+pub use metrics::described as described_metrics;
 pub use schema::Misfit;
 pub use settings::Settings;

@@ -1,20 +1,36 @@
-//! What a coordinator counts. Labels are bounded: never an id, never a text from outside but the names of 20 queues.
+//! What a coordinator counts. Labels are bounded: never an id; of names that come from outside those of 200 queues, 200 workflows and
+//! 500 steps.
 
-use prometheus::{
-    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
-    core::Collector,
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
 };
+
+use everstep_metrics::{Book, Bounded, Described, Local};
+use prometheus::{Error, Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
+
+use crate::service::rejections;
+
+/// The most workflows that have series of their own.
+const WORKFLOWS_MAX: usize = 200;
+/// The most steps that have series of their own.
+const STEPS_MAX: usize = 500;
+const SECONDS: [f64; 13] = [0.000_5, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0, 30.0];
+const SIZES: [f64; 9] = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 256.0];
+/// Of whole instances: from a tenth of a second to a month.
+const LIVES: [f64; 12] =
+    [0.01, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0, 3_600.0, 21_600.0, 86_400.0, 2_592_000.0];
 
 /// The metrics of one coordinator, on a registry of its own.
 #[derive(Clone, Debug)]
 pub(crate) struct Metrics {
     pub(crate) registry: Registry,
-    pub(crate) answers: IntCounterVec,
+    pub(crate) answers: Words,
     pub(crate) batch_inputs: Histogram,
     pub(crate) batch_failures: IntCounterVec,
     pub(crate) commit_seconds: Histogram,
     pub(crate) waiting: IntGauge,
-    pub(crate) messages: IntCounterVec,
+    pub(crate) messages: Words,
     pub(crate) messages_sent: IntCounter,
     pub(crate) entries_read: IntCounter,
     pub(crate) unreadable: IntCounterVec,
@@ -27,128 +43,296 @@ pub(crate) struct Metrics {
     pub(crate) questions: IntCounter,
     pub(crate) sessions: IntGauge,
     pub(crate) sessions_ended: IntCounterVec,
-    pub(crate) timer_lateness: HistogramVec,
+    pub(crate) timer_lateness: Histogram,
     pub(crate) leases_unconfirmed: IntCounter,
+    pub(crate) leases_lost: IntCounterVec,
     pub(crate) loops_still: IntGauge,
     pub(crate) lifecycles: IntCounterVec,
+    pub(crate) lives: Arc<Mutex<Lives>>,
+    pub(crate) to_start: ToStart,
+    pub(crate) open: IntGaugeVec,
+    pub(crate) ready: IntGaugeVec,
+    pub(crate) oldest: IntGaugeVec,
+    pub(crate) store_up: IntGauge,
+    pub(crate) store_failures: IntCounter,
+    pub(crate) broker_up: IntGauge,
+    pub(crate) broker_blocked: IntGauge,
+    pub(crate) broker_connections: IntGauge,
+    pub(crate) duties: IntGaugeVec,
+}
+
+/// Counters by a word of the code, resolved once.
+#[derive(Clone, Debug)]
+pub(crate) struct Words(HashMap<&'static str, IntCounter>);
+
+impl Words {
+    fn of(counters: &IntCounterVec, words: &[&'static str]) -> Self {
+        Self(words.iter().map(|word| (*word, counters.with_label_values(&[word]))).collect())
+    }
+
+    /// Counts one.
+    pub(crate) fn inc(&self, word: &'static str) {
+        if let Some(counter) = self.0.get(word) {
+            counter.inc();
+        }
+    }
+}
+
+/// How long what is runnable waits for a worker, by the way in which it got one.
+#[derive(Clone, Debug)]
+pub(crate) struct ToStart {
+    /// In the transaction that made it runnable.
+    pub(crate) direct: Histogram,
+    /// From the ready row of an instance to its claim.
+    pub(crate) run: Histogram,
+    /// The same of a remote step.
+    pub(crate) step: Histogram,
+}
+
+/// What happened to instances and steps, by names.
+#[derive(Debug)]
+pub(crate) struct Lives {
+    pub(crate) workflows: Local<WorkflowMeter>,
+    pub(crate) steps: Local<StepMeter>,
+}
+
+/// The handles of one workflow.
+#[derive(Clone, Debug)]
+pub(crate) struct WorkflowMeter {
+    pub(crate) started: IntCounter,
+    pub(crate) complete: IntCounter,
+    pub(crate) errored: IntCounter,
+    pub(crate) terminated: IntCounter,
+    pub(crate) cancelled: IntCounter,
+    pub(crate) seconds: Histogram,
+}
+
+/// The handles of one step.
+#[derive(Clone, Debug)]
+pub(crate) struct StepMeter {
+    pub(crate) succeeded: IntCounter,
+    pub(crate) failed: IntCounter,
+    pub(crate) unknown: IntCounter,
+    pub(crate) retries: IntCounter,
+}
+
+/// Series that are there from the beginning, at zero: an increase from nothing to one is no increase to Prometheus.
+fn zeroed(counters: IntCounterVec, words: &[&str]) -> IntCounterVec {
+    for word in words {
+        counters.with_label_values(&[word]);
+    }
+    counters
+}
+
+/// All metrics of a coordinator, for the reference page.
+#[must_use]
+pub fn described() -> Vec<Described> {
+    let registry = Registry::new();
+    let mut book = Book::new(&registry, "everstep_");
+    Metrics::in_book(&registry, &mut book).expect("names, labels and buckets are constants that are valid");
+    book.described()
 }
 
 impl Metrics {
     pub(crate) fn new() -> Self {
         let registry = Registry::new();
-        let seconds = vec![0.000_5, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0, 30.0];
-        let sizes = vec![1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 256.0];
-        let counter = |name: &str, help: &str| keep(&registry, IntCounter::new(name, help));
-        let vec = |name: &str, help: &str, label: &str| {
-            keep(&registry, IntCounterVec::new(Opts::new(name, help), &[label]))
-        };
-        let gauges = |name: &str, help: &str, label: &str| {
-            keep(&registry, IntGaugeVec::new(Opts::new(name, help), &[label]))
-        };
-        let histogram = |name: &str, help: &str, buckets: Vec<f64>| {
-            keep(&registry, Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets)))
-        };
-        Self {
-            answers: vec("everstep_decisions_total", "Decided inputs by answer.", "answer"),
-            batch_inputs: histogram("everstep_batch_inputs", "Inputs in one committed transaction.", sizes),
-            batch_failures: vec(
-                "everstep_batch_failures_total",
+        let mut book = Book::new(&registry, "everstep_");
+        Self::in_book(&registry, &mut book).expect("names, labels and buckets are constants that are valid")
+    }
+
+    fn in_book(registry: &Registry, book: &mut Book) -> Result<Self, Error> {
+        let info = book.gauges("build_info", "Always 1; the version of this process.", &["version"])?;
+        info.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+        let answers = book.counters("decisions_total", "Decided inputs by answer.", &["answer"])?;
+        let messages =
+            book.counters("messages_received_total", "Messages received, by queue kind.", &["queue"])?;
+        let rejected = rejected(book)?;
+        let [open, ready, oldest] = census(book)?;
+        Ok(Self {
+            registry: registry.clone(),
+            lives: lives(book)?,
+            answers: Words::of(&answers, &crate::turn::ANSWERS),
+            batch_inputs: book.histogram("batch_inputs", "Inputs in one committed transaction.", &SIZES)?,
+            batch_failures: zeroed(book.counters(
+                "batch_failures_total",
                 "Transactions that did not commit, by kind.",
-                "kind",
-            ),
-            commit_seconds: histogram(
-                "everstep_commit_seconds",
+                &["kind"],
+            )?, &["unavailable", "conflict", "refused", "corrupt", "not_migrated", "in_use", "culprit"]),
+            commit_seconds: book.histogram(
+                "commit_seconds",
                 "From the first statement of a transaction to its commit.",
-                seconds.clone(),
-            ),
-            waiting: keep(
-                &registry,
-                IntGauge::new("everstep_inputs_waiting", "Inputs that wait for a batch."),
-            ),
-            messages: vec("everstep_messages_received_total", "Messages received, by queue kind.", "queue"),
-            messages_sent: counter("everstep_messages_sent_total", "Messages handed to the broker."),
-            entries_read: counter(
-                "everstep_entries_read_total",
-                "Journal entries that were read for workers.",
-            ),
-            unreadable: vec(
-                "everstep_messages_unreadable_total",
+                &SECONDS,
+            )?,
+            waiting: book.gauge("inputs_waiting", "Inputs that wait for a batch.")?,
+            messages: Words::of(&messages, &["start", "event", "dead", "report", "session"]),
+            messages_sent: book.counter("messages_sent_total", "Messages handed to the broker.")?,
+            entries_read: book
+                .counter("entries_read_total", "Journal entries that were read for workers.")?,
+            unreadable: zeroed(book.counters(
+                "messages_unreadable_total",
                 "Messages that are no envelope, by queue kind.",
-                "queue",
-            ),
-            set_aside: counter("everstep_messages_set_aside_total", "Messages of another incarnation."),
-            rejected: vec(
-                "everstep_messages_rejected_total",
-                "Messages that were recorded as rejected, starts and events, by code.",
-                "code",
-            ),
-            rejected_bytes: gauges(
-                "everstep_rejected_bytes",
-                "Bytes that the records of rejected messages take, by namespace of the settings.",
-                "namespace",
-            ),
-            intake_stopped: gauges(
-                "everstep_intake_stopped",
-                "1 if starts stay in the queue because rejected records have reached their bound.",
-                "namespace",
-            ),
-            unserved: gauges(
-                "everstep_unserved",
+                &["queue"],
+            )?, &["report", "session"]),
+            set_aside: book.counter("messages_set_aside_total", "Messages of another incarnation.")?,
+            rejected: rejected.0,
+            rejected_bytes: rejected.1,
+            intake_stopped: rejected.2,
+            unserved: book.gauges(
+                "unserved",
                 "Instances and remote steps that are ready and that no worker serves, up to 10,000 each, by workflow or pool, at \
                  most 20; of the coordinator that offers.",
-                "queue",
-            ),
-            attention: keep(&registry, attention()),
-            questions: counter(
-                "everstep_unknown_outcomes_total",
+                &["queue"],
+            )?,
+            attention: book.gauges(
+                "attention",
+                "What waits for a person, by kind and by how long: less than an hour, a day, older; of the coordinator that offers.",
+                &["kind", "age"],
+            )?,
+            questions: book.counter(
+                "unknown_outcomes_total",
                 "At-most-once calls whose outcome became a question for a person.",
-            ),
-            sessions: keep(
-                &registry,
-                IntGauge::new("everstep_sessions", "Live sessions as this coordinator knows them."),
-            ),
-            sessions_ended: vec(
-                "everstep_sessions_ended_total",
+            )?,
+            sessions: book.gauge("sessions", "Live sessions as this coordinator knows them.")?,
+            sessions_ended: zeroed(book.counters(
+                "sessions_ended_total",
                 "Sessions ended by this coordinator, by cause.",
-                "cause",
-            ),
-            timer_lateness: keep(&registry, lateness(seconds)),
-            leases_unconfirmed: counter(
-                "everstep_leases_unconfirmed_total",
+                &["cause"],
+            )?, &["goodbye", "silent", "unroutable"]),
+            timer_lateness: book.histogram(
+                "timer_lateness_seconds",
+                "From due to the scan that found it.",
+                &SECONDS,
+            )?,
+            leases_unconfirmed: book.counter(
+                "leases_unconfirmed_total",
                 "Leases ended because their holder never confirmed them.",
-            ),
-            loops_still: keep(
-                &registry,
-                IntGauge::new(
-                    "everstep_sessions_standing_still",
-                    "Sessions whose last heartbeat here said that their work loop does not turn.",
-                ),
-            ),
-            lifecycles: vec(
-                "everstep_lifecycle_messages_total",
+            )?,
+            leases_lost: zeroed(book.counters(
+                "leases_lost_total",
+                "Leases taken from sessions that ended without giving them back, of instances and of remote steps.",
+                &["of"],
+            )?, &["instance", "step"]),
+            loops_still: book.gauge(
+                "sessions_standing_still",
+                "Sessions whose last heartbeat here said that their work loop does not turn.",
+            )?,
+            lifecycles: zeroed(book.counters(
+                "lifecycle_messages_total",
                 "Lifecycle messages by outcome of their publication.",
-                "outcome",
-            ),
-            registry,
-        }
+                &["outcome"],
+            )?, &["confirmed", "refused", "unknown"]),
+            to_start: to_start(book)?,
+            open,
+            ready,
+            oldest,
+            store_up: book.gauge("store_up", "1 if the store answered when it was asked last.")?,
+            store_failures: book
+                .counter("store_failures_total", "Times that the store did not answer when it was asked.")?,
+            broker_up: book.gauge("broker_up", "1 if both connections to the broker are open and it takes messages.")?,
+            broker_blocked: book.gauge(
+                "broker_blocked",
+                "1 if the broker has stopped taking messages (memory or disk alarm).",
+            )?,
+            broker_connections: book
+                .gauge("broker_connections", "Connections to the broker that were established so far.")?,
+            duties: book.gauges("duty", "1 if this coordinator has the duty.", &["duty"])?,
+        })
     }
 }
 
-fn attention() -> prometheus::Result<IntGaugeVec> {
-    let opts = Opts::new(
-        "everstep_attention",
-        "What waits for a person, by kind and by how long: less than an hour, a day, older; of the coordinator that offers.",
-    );
-    IntGaugeVec::new(opts, &["kind", "age"])
+fn rejected(book: &mut Book) -> Result<(IntCounterVec, IntGaugeVec, IntGaugeVec), Error> {
+    let rejected = book.counters(
+        "messages_rejected_total",
+        "Messages that were recorded as rejected, starts and events, by code.",
+        &["code"],
+    )?;
+    Ok((
+        zeroed(rejected, &rejections::CODES),
+        book.gauges(
+            "rejected_bytes",
+            "Bytes that the records of rejected messages take, by namespace of the settings.",
+            &["namespace"],
+        )?,
+        book.gauges(
+            "intake_stopped",
+            "1 if starts stay in the queue because rejected records have reached their bound.",
+            &["namespace"],
+        )?,
+    ))
 }
 
-fn lateness(buckets: Vec<f64>) -> prometheus::Result<HistogramVec> {
-    let opts = HistogramOpts::new("everstep_timer_lateness_seconds", "From due to the scan that found it.");
-    HistogramVec::new(opts.buckets(buckets), &[])
+/// What is counted in the store from time to time.
+fn census(book: &mut Book) -> Result<[IntGaugeVec; 3], Error> {
+    Ok([
+        book.gauges(
+            "open_instances",
+            "Open instances by status and, where one waits or asks, by reason; of those that wait up to 1,000,000; counted at most \
+             once a minute; of the coordinator that offers.",
+            &["status", "reason"],
+        )?,
+        book.gauges(
+            "queue_ready",
+            "Instances and remote steps that are ready and held by nobody, up to 10,000 each, by workflow or pool, at most 200; of \
+             the coordinator that offers.",
+            &["queue"],
+        )?,
+        book.gauges(
+            "queue_oldest_seconds",
+            "How long the oldest of these has waited, in whole seconds; of the coordinator that offers.",
+            &["queue"],
+        )?,
+    ])
 }
 
-fn keep<C: Collector + Clone + 'static>(registry: &Registry, collector: prometheus::Result<C>) -> C {
-    let collector = collector.expect("names, labels and buckets are constants that are valid");
-    registry.register(Box::new(collector.clone())).expect("each metric has a name of its own");
-    collector
+fn to_start(book: &mut Book) -> Result<ToStart, Error> {
+    let seconds = book.histograms(
+        "schedule_to_start_seconds",
+        "From runnable to the lease: direct in the transaction that made it runnable, run and step by a task that a worker claimed.",
+        &[0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1_800.0],
+        &["way"],
+    )?;
+    let way = |way| seconds.with_label_values(&[way]);
+    Ok(ToStart { direct: way("direct"), run: way("run"), step: way("step") })
+}
+
+fn lives(book: &mut Book) -> Result<Arc<Mutex<Lives>>, Error> {
+    let started =
+        book.counters("instances_started_total", "Instances created, by workflow.", &["workflow"])?;
+    let ended = book.counters(
+        "instances_ended_total",
+        "Instances ended, by workflow and status.",
+        &["workflow", "status"],
+    )?;
+    let seconds = book.histograms(
+        "instance_duration_seconds",
+        "From the creation of an instance to its end, waits included, by workflow.",
+        &LIVES,
+        &["workflow"],
+    )?;
+    let steps_ended = book.counters(
+        "steps_ended_total",
+        "Steps that have an outcome, by workflow, step and outcome: succeeded, failed (for good), unknown.",
+        &["workflow", "step", "outcome"],
+    )?;
+    let retries = book.counters(
+        "step_retries_total",
+        "Attempts that failed and are followed by another one, by workflow and step.",
+        &["workflow", "step"],
+    )?;
+    let workflows = Bounded::new(WORKFLOWS_MAX, move |workflow, _| WorkflowMeter {
+        started: started.with_label_values(&[workflow]),
+        complete: ended.with_label_values(&[workflow, "complete"]),
+        errored: ended.with_label_values(&[workflow, "errored"]),
+        terminated: ended.with_label_values(&[workflow, "terminated"]),
+        cancelled: ended.with_label_values(&[workflow, "cancelled"]),
+        seconds: seconds.with_label_values(&[workflow]),
+    });
+    let steps = Bounded::new(STEPS_MAX, move |workflow, step| StepMeter {
+        succeeded: steps_ended.with_label_values(&[workflow, step, "succeeded"]),
+        failed: steps_ended.with_label_values(&[workflow, step, "failed"]),
+        unknown: steps_ended.with_label_values(&[workflow, step, "unknown"]),
+        retries: retries.with_label_values(&[workflow, step]),
+    });
+    let (workflows, steps) = (Local::new(Arc::new(workflows)), Local::new(Arc::new(steps)));
+    Ok(Arc::new(Mutex::new(Lives { workflows, steps })))
 }

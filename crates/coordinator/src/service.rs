@@ -2,6 +2,7 @@
 
 pub(crate) mod attention;
 pub(crate) mod bulks;
+pub(crate) mod census;
 pub(crate) mod clean;
 pub(crate) mod deadlines;
 pub(crate) mod dispatch;
@@ -16,6 +17,7 @@ pub(crate) mod measure;
 pub(crate) mod outbox;
 pub(crate) mod rejections;
 pub(crate) mod sessions;
+pub(crate) mod standing;
 pub(crate) mod starts;
 pub(crate) mod timers;
 pub(crate) mod unserved;

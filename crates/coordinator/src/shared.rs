@@ -230,6 +230,9 @@ impl Shared {
     }
 
     pub(crate) fn set_duties(&self, held: Vec<&'static str>) {
+        for duty in crate::service::duties::ALL {
+            self.metrics.duties.with_label_values(&[duty]).set(i64::from(held.contains(&duty)));
+        }
         *self.duties.write().unwrap_or_else(PoisonError::into_inner) = held.into_iter().collect();
     }
 

@@ -1,5 +1,7 @@
 //! One turn: a batch becomes one transaction, then its messages leave, then its inputs are settled.
 
+mod count;
+
 use std::{
     collections::HashSet,
     sync::{Arc, Mutex, PoisonError},
@@ -27,6 +29,8 @@ use crate::{
     service::rejections,
     shared::{Rejection, Shared},
 };
+
+use self::count::Counts;
 
 /// After so many conflicts a batch is run in halves.
 const CONFLICTS_MAX: u32 = 10;
@@ -59,6 +63,7 @@ struct Decided {
     resumed: bool,
     /// Letters were written.
     mail: bool,
+    counts: Counts,
 }
 
 /// Runs a batch to its end: repeated while the store is away, in halves when the store refuses it (rule W20).
@@ -133,12 +138,15 @@ async fn commit(shared: &Arc<Shared>, inputs: &Arc<Vec<Input>>) -> Result<Decide
 fn decide(shared: Arc<Shared>, inputs: Arc<Vec<Input>>, out: Arc<Mutex<Decided>>) -> everstep_store::Decide {
     Box::new(move |loaded: Loaded| {
         shared.clock.read(loaded.now);
+        let (ready, now) = (count::ready(&inputs, &loaded), loaded.now);
         let mut room = shared.room();
         let mut batch = Batch::new(loaded, shared.rules.clone());
-        let verdicts = inputs.iter().map(|input| batch.apply(input, &mut room)).collect();
+        let verdicts: Vec<_> = inputs.iter().map(|input| batch.apply(input, &mut room)).collect();
         let (mut writes, effects, credits) = batch.finish(&mut room);
         drop(room);
         writes.sent = shared.take_sent();
+        let mut counts = Counts::of(&shared.metrics, &writes, &effects);
+        counts.waited(&shared.metrics, (&inputs, &verdicts), (&ready, now));
         let decided = Decided {
             verdicts,
             effects,
@@ -150,6 +158,7 @@ fn decide(shared: Arc<Shared>, inputs: Arc<Vec<Input>>, out: Arc<Mutex<Decided>>
             held_back: writes.ready.iter().any(|row| !row.offered),
             resumed: !writes.waits_due.is_empty(),
             mail: writes.writes_mail(),
+            counts,
         };
         *out.lock().unwrap_or_else(PoisonError::into_inner) = decided;
         writes
@@ -185,6 +194,7 @@ async fn conclude(
     decided: Decided,
     finished: &mut Finished,
 ) {
+    decided.counts.count(&shared.metrics);
     shared.metrics.questions.inc_by(decided.questions);
     if !decided.near.is_empty() {
         shared.near.lock().unwrap_or_else(PoisonError::into_inner).extend(&decided.near);
@@ -240,7 +250,7 @@ fn settle(
     replies: &mut Replies,
 ) {
     let answer = told.answer.clone();
-    shared.metrics.answers.with_label_values(&[answer_word(&answer)]).inc();
+    shared.metrics.answers.inc(answer_word(&answer));
     if answer == Answer::FromTheFuture {
         tracing::error!(instance = ?input.instance(), "an epoch that was never given: the database has lost history");
         if let Some((session, report)) = reported(input) {
@@ -470,6 +480,31 @@ const fn kind_word(kind: ErrorKind) -> &'static str {
         ErrorKind::InUse => "in_use",
     }
 }
+
+/// Every word of [`answer_word`].
+pub(crate) const ANSWERS: [&str; 21] = [
+    "done",
+    "nothing",
+    "granted",
+    "not_granted",
+    "taken",
+    "fenced",
+    "from_the_future",
+    "parked",
+    "refused",
+    "moved",
+    "not_parked",
+    "not_found",
+    "created",
+    "exists",
+    "conflict",
+    "not_served",
+    "event_id_taken",
+    "mailbox_full",
+    "hook_held",
+    "hook_retention",
+    "not_asked",
+];
 
 const fn answer_word(answer: &Answer) -> &'static str {
     match answer {

@@ -186,7 +186,7 @@ impl<'a> Draft<'a> {
     }
 
     fn is_ready(&self) -> bool {
-        self.context.rows.ready.contains(&(self.uid(), Subject::INSTANCE))
+        self.context.rows.ready.contains_key(&(self.uid(), Subject::INSTANCE))
     }
 
     fn is_parked(&self) -> bool {

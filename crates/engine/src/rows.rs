@@ -220,8 +220,8 @@ pub struct Cancel {
 pub struct Rows {
     /// Leases.
     pub leases: HashMap<(InstanceUid, Subject), Lease>,
-    /// Ready rows.
-    pub ready: std::collections::HashSet<(InstanceUid, Subject)>,
+    /// Ready rows, with since when they are there.
+    pub ready: HashMap<(InstanceUid, Subject), Timestamp>,
     /// Waits.
     pub waits: HashMap<(InstanceUid, CallHash), WaitRow>,
     /// Remote steps.

@@ -101,6 +101,14 @@ pub enum EmbeddedError {
     /// An instance was not started.
     #[error("it was not started: {}", .0.message.as_deref().unwrap_or("the id is taken by an instance with another input"))]
     NotStarted(Box<StartReply>),
+    /// The page of metrics cannot be served.
+    #[cfg(feature = "metrics")]
+    #[error("the metrics cannot be served: {0}")]
+    Page(std::io::Error),
+    /// The registry of the metrics has counters of a worker already.
+    #[cfg(feature = "metrics")]
+    #[error("the registry cannot take the worker's metrics: {0}")]
+    Metrics(#[from] prometheus::Error),
     /// A thread could not be started.
     #[error("a thread could not be started: {0}")]
     Thread(#[from] std::io::Error),
@@ -114,6 +122,8 @@ pub struct Builder {
     registry: Registry,
     coordinator: CoordinatorSettings,
     worker: WorkerSettings,
+    #[cfg(feature = "metrics")]
+    page: Option<Result<crate::page::Wanted, prometheus::Error>>,
 }
 
 /// A running embedded system. Dropped without [`Embedded::stop`] it stops as after a crash: safely.
@@ -123,6 +133,8 @@ pub struct Embedded {
     broker: MemoryBroker,
     stop: watch::Sender<bool>,
     threads: Vec<JoinHandle<()>>,
+    #[cfg(feature = "metrics")]
+    page: Option<everstep_metrics::page::Page>,
 }
 
 impl Embedded {
@@ -137,6 +149,8 @@ impl Embedded {
                 on_stuck: OnStuck::Abandon,
                 ..WorkerSettings::default()
             },
+            #[cfg(feature = "metrics")]
+            page: None,
         }
     }
 
@@ -331,6 +345,13 @@ impl Embedded {
         &self.handle
     }
 
+    /// Where the metrics are served.
+    #[cfg(feature = "metrics")]
+    #[must_use]
+    pub fn metrics_address(&self) -> Option<std::net::SocketAddr> {
+        self.page.as_ref().map(everstep_metrics::page::Page::address)
+    }
+
     /// The in-process broker: publish a start message, listen to lifecycle messages.
     #[must_use]
     pub const fn broker(&self) -> &MemoryBroker {
@@ -348,6 +369,10 @@ impl Embedded {
             }
         });
         drop(joined.await);
+        #[cfg(feature = "metrics")]
+        if let Some(page) = self.page.take() {
+            page.stop().await;
+        }
         Ok(())
     }
 }
@@ -384,6 +409,17 @@ impl Builder {
         self
     }
 
+    /// Serves `/metrics`, `/healthz` and `/readyz` of both halves at this address, with the feature `metrics`.
+    #[cfg(feature = "metrics")]
+    pub fn metrics(mut self, listen: impl Into<std::net::SocketAddr>) -> Self {
+        let page = crate::page::Wanted::new(listen.into(), prometheus::Registry::new());
+        self.page = Some(page.map(|(page, metrics)| {
+            self.worker.metrics = metrics;
+            page
+        }));
+        self
+    }
+
     /// Opens the file and starts coordinator and worker on threads of their own; steps run on the current runtime.
     pub async fn start(self) -> Result<Embedded, EmbeddedError> {
         self.registry.validate()?;
@@ -397,11 +433,23 @@ impl Builder {
         let coordinator = Coordinator::new(store, link, self.coordinator).await?;
         coordinator.declare().await;
         let handle = coordinator.handle();
+        #[cfg(feature = "metrics")]
+        let page = match self.page.transpose()? {
+            Some(page) => Some(page.of_system(handle.clone()).await.map_err(EmbeddedError::Page)?),
+            None => None,
+        };
         let threads = vec![
             coordinator_thread(coordinator, stopped.clone())?,
             worker_thread(self.registry, broker.clone(), self.worker, stopped)?,
         ];
-        Ok(Embedded { handle, broker, stop, threads })
+        Ok(Embedded {
+            handle,
+            broker,
+            stop,
+            threads,
+            #[cfg(feature = "metrics")]
+            page,
+        })
     }
 }
 

@@ -25,6 +25,8 @@ pub fn fleet(amqp_url: impl Into<String>) -> Fleet {
         registry: Registry::new(),
         settings: Settings::default(),
         problem: None,
+        #[cfg(feature = "metrics")]
+        page: None,
     }
 }
 
@@ -36,6 +38,8 @@ pub struct Fleet {
     registry: Registry,
     settings: Settings,
     problem: Option<NameError>,
+    #[cfg(feature = "metrics")]
+    page: Option<Result<crate::page::Wanted, prometheus::Error>>,
 }
 
 /// Why a worker did not start, or ended.
@@ -50,6 +54,14 @@ pub enum FleetError {
     /// The thread of the connection could not be started.
     #[error("the connection's thread could not be started: {0}")]
     Thread(#[from] std::io::Error),
+    /// The page of metrics cannot be served at this address. Trying again helps once whatever has it is gone.
+    #[cfg(feature = "metrics")]
+    #[error("the metrics cannot be served at {0}: {1}")]
+    Page(std::net::SocketAddr, std::io::Error),
+    /// The registry of the metrics has counters of a worker already.
+    #[cfg(feature = "metrics")]
+    #[error("the registry cannot take the worker's metrics: {0}")]
+    Metrics(#[from] prometheus::Error),
     /// The worker failed.
     #[error(transparent)]
     Worker(#[from] everstep_worker::Error),
@@ -121,6 +133,28 @@ impl Fleet {
         self
     }
 
+    /// Serves `/metrics`, `/healthz` and `/readyz` at this address while it runs, with the feature `metrics`. Nothing else is behind it,
+    /// so it need not be loopback.
+    #[cfg(feature = "metrics")]
+    pub fn metrics(self, listen: impl Into<std::net::SocketAddr>) -> Self {
+        self.metrics_of(listen, prometheus::Registry::new())
+    }
+
+    /// The same with a registry of one's own, to which the worker's counters are added: for programs that count more.
+    #[cfg(feature = "metrics")]
+    pub fn metrics_of(
+        mut self,
+        listen: impl Into<std::net::SocketAddr>,
+        registry: prometheus::Registry,
+    ) -> Self {
+        let page = crate::page::Wanted::new(listen.into(), registry);
+        self.page = Some(page.map(|(page, metrics)| {
+            self.settings.metrics = metrics;
+            page
+        }));
+        self
+    }
+
     /// Runs until the process is told to stop (SIGTERM or SIGINT), then finishes what runs and gives the rest back.
     pub async fn run(self) -> Result<(), FleetError> {
         self.run_until(stop_signal()).await
@@ -132,11 +166,27 @@ impl Fleet {
             return Err(problem.into());
         }
         self.registry.validate()?;
+        #[cfg(feature = "metrics")]
+        let page = self.page.transpose()?;
         let name = format!("everstep worker {}", std::process::id());
         let connection = Connection::open(AmqpSettings::new(self.amqp_url, name)).await?;
         let broker = Arc::clone(&connection.broker) as Arc<dyn Broker>;
         let settings = Settings { link_runtime: Some(connection.runtime.clone()), ..self.settings };
-        let outcome = Worker::new(self.registry, broker, settings)?.run(stop).await;
+        let worker = Worker::new(self.registry, broker, settings)?;
+        #[cfg(feature = "metrics")]
+        let page = match page {
+            Some(page) => {
+                let listen = page.listen();
+                let served = page.of_worker(worker.probe()).await;
+                Some(served.map_err(|error| FleetError::Page(listen, error))?)
+            }
+            None => None,
+        };
+        let outcome = worker.run(stop).await;
+        #[cfg(feature = "metrics")]
+        if let Some(page) = page {
+            page.stop().await;
+        }
         connection.close().await;
         Ok(outcome?)
     }

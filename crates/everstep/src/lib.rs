@@ -26,6 +26,8 @@
 //! Everything that workflow code is written against is re-exported here from the SDK.
 
 mod fleet;
+#[cfg(feature = "metrics")]
+mod page;
 
 #[cfg(feature = "embedded")]
 pub mod embedded;

@@ -42,7 +42,7 @@ mod tls;
 
 pub use calls::{Error, HttpCalls};
 pub use hosts::HostRule;
-pub use metrics::Metrics;
+pub use metrics::{Metrics, described as described_metrics};
 pub use networks::Network;
 pub use resolve::{Resolve, Resolving, SystemResolver};
 pub use secrets::Secrets;

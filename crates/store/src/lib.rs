@@ -47,8 +47,8 @@ pub use error::{Error, ErrorKind};
 pub use mail::Mail;
 pub use view::{
     AskedView, AttentionCount, AttentionFilter, AttentionMark, AttentionView, ChildView, Cursor, Filter,
-    HookView, InstanceView, LedgerCall, LedgerSearch, Page, RejectedView, Replied, Since, StatusWord,
-    UNKNOWN_OUTCOME, UnreadView, WaitView,
+    HookView, InstanceView, LedgerCall, LedgerSearch, OPEN_COUNTED, OpenCount, Page, RejectedView, Replied,
+    Since, StatusWord, UNKNOWN_OUTCOME, UnreadView, WaitView,
 };
 
 /// Decides what a transaction writes, from what it has locked and loaded. Called at most once per transaction, inside it.
@@ -216,6 +216,10 @@ pub trait Schedule: Send + Sync + std::fmt::Debug + 'static {
     /// `limit` of them. Takes no locks.
     async fn unserved(&self, served: &[Queue], limit: u32) -> Result<Vec<(Queue, u64)>, Error>;
 
+    /// Queues with ready rows, at most `limit` of them: how many rows each holds, offered or not, counted up to [`UNSERVED_COUNTED`],
+    /// and how long the oldest has been there. Takes no locks.
+    async fn depths(&self, limit: u32) -> Result<Vec<Depth>, Error>;
+
     /// Tries to take or keep duties, each held by one coordinator at a time for `ttl`. Answers with those held.
     async fn duties(
         &self,
@@ -298,6 +302,17 @@ impl std::fmt::Display for Queue {
         };
         if *namespace == Namespace::default() { Ok(()) } else { write!(f, " in {namespace}") }
     }
+}
+
+/// What waits in a queue for a worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Depth {
+    /// The queue.
+    pub queue: Queue,
+    /// How many rows.
+    pub rows: u64,
+    /// How long the oldest has waited.
+    pub oldest: Millis,
 }
 
 /// How far the rows of a queue that nobody serves are counted.
@@ -435,6 +450,11 @@ pub trait Views: Send + Sync + std::fmt::Debug + 'static {
     /// Calls of steps with all that their journals say of them but payloads, oldest first (rule L14). Of a key, searched for in the
     /// journals of a window, by reading those: it may take long, and is [`ErrorKind::Unavailable`] after 30 s.
     async fn ledger(&self, search: &LedgerSearch, limit: u32) -> Result<Vec<LedgerCall>, Error>;
+
+    /// How many instances are open, of all namespaces, by status and reason. What waits is counted up to [`OPEN_COUNTED`]; its
+    /// reason is the first of its waits in the order of [`WaitKind::code`](everstep_engine::rows::WaitKind::code). Reads all of it:
+    /// for whoever asks rarely.
+    async fn open_counts(&self) -> Result<Vec<OpenCount>, Error>;
 
     /// Rejected messages of a namespace, newest first.
     async fn rejected(&self, namespace: &Namespace, limit: u32) -> Result<Vec<RejectedView>, Error>;

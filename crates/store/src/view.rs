@@ -13,7 +13,7 @@ use everstep_protocol::{
     Attribute, BuildName, Call, CallHash, Epoch, EventType, Generation, InstanceId, InstanceUid, Millis,
     Namespace, Payload, Pin, Position, Reference, Run, SessionId, StepKey, Timestamp, Token, WorkflowName,
     hook::WebhookResponse,
-    journal::{Compensated, End, Entry, Other, Parked},
+    journal::{Compensated, End, Entry, Other, ParkCode, Parked},
 };
 
 /// An open wait.
@@ -163,6 +163,37 @@ pub struct AttentionCount {
     /// How many were asked within the last hour, in the last day but before that, and longer ago.
     pub by_age: [u64; 3],
 }
+
+/// How many open instances have a status for a reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenCount {
+    /// The status.
+    pub status: StatusWord,
+    /// What an instance waits for, or is asked about; empty where the status says all.
+    pub reason: &'static str,
+    /// How many.
+    pub instances: u64,
+}
+
+impl OpenCount {
+    /// From what a store counts by: the status, and the code of what is asked or the kind of what is waited for. None if one of them
+    /// is none that is known.
+    pub(crate) fn of(status: &str, code: Option<&str>, kind: Option<i16>, instances: u64) -> Option<Self> {
+        let asked = |code: &str| match ParkCode::ALL.into_iter().find(|known| known.word() == code) {
+            Some(known) => Some(known.word()),
+            None => (code == UNKNOWN_OUTCOME).then_some(UNKNOWN_OUTCOME),
+        };
+        let reason = match (code, kind) {
+            (Some(code), _) => asked(code)?,
+            (None, Some(kind)) => WaitKind::from_code(kind)?.word(),
+            (None, None) => "",
+        };
+        Some(Self { status: StatusWord::parse(status)?, reason, instances })
+    }
+}
+
+/// How far the waits of open instances are counted.
+pub const OPEN_COUNTED: u64 = 1_000_000;
 
 /// A child of an instance.
 #[derive(Clone, Debug, PartialEq, Eq)]

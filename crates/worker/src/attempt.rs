@@ -3,6 +3,8 @@
 //! An attempt that is cancelled or times out gets its signal, a moment to clean up, and is then aborted. One that does not
 //! go even then is written off after the grace (rule W34): its outcome is reported, its slot stays taken until it goes.
 
+mod busy;
+
 use std::{
     collections::{BTreeSet, HashMap, HashSet, VecDeque},
     panic::AssertUnwindSafe,
@@ -11,6 +13,7 @@ use std::{
 };
 
 use everstep_engine::retry::Asked;
+use everstep_metrics::Local;
 use everstep_protocol::{
     Attempt, CallHash, Epoch, Failure, FailureKind, InstanceUid, Millis, Payload, Reference,
 };
@@ -26,7 +29,7 @@ use tokio::{runtime::Handle, time::Instant};
 
 use crate::{
     hosted::{Ended, Order, asked_delay},
-    metrics::Metrics,
+    metrics::{Metrics, StepMeter},
     settings::Interceptor,
     telling::Telling,
 };
@@ -65,6 +68,7 @@ pub(crate) struct Attempts {
     runtime: Handle,
     listener: GoneListener,
     metrics: Metrics,
+    meters: Local<StepMeter>,
     interceptor: Option<Arc<dyn Interceptor>>,
     slots: usize,
     grace: Duration,
@@ -89,6 +93,7 @@ struct Running {
     cancel: CancelHandle,
     abort: AbortHandle,
     began: Instant,
+    meter: StepMeter,
     stage: Stage,
     due: Option<Instant>,
 }
@@ -114,9 +119,11 @@ impl Attempts {
         interceptor: Option<Arc<dyn Interceptor>>,
         listener: GoneListener,
     ) -> Self {
+        metrics.slots.set(i64::from(slots));
         Self {
             runtime,
             listener,
+            meters: metrics.local(),
             metrics,
             interceptor,
             slots: slots as usize,
@@ -227,7 +234,7 @@ impl Attempts {
                 running.timed_out(now.saturating_duration_since(running.began), "")
             }
             Stage::Signalled { cancelled: true } | Stage::Aborted { cancelled: true } => {
-                self.count("cancelled");
+                running.meter.ended(Word::Cancelled, now.saturating_duration_since(running.began));
                 return None;
             }
             Stage::WrittenOff => {
@@ -236,7 +243,7 @@ impl Attempts {
             }
         };
         self.by_owner.remove(&running.owner);
-        self.count(word(&ended.result));
+        running.meter.ended(word(&ended.result), ended.ran_for.to_std());
         Some((running.owner, ended))
     }
 
@@ -262,8 +269,8 @@ impl Attempts {
                     if !cancelled {
                         let overlap = "; it did not go within its grace and overlaps with what follows";
                         ended.push((owner, running.timed_out(ran_for, overlap)));
+                        running.meter.ended(Word::TimedOut, ran_for);
                         self.by_owner.remove(&owner);
-                        self.count("timed_out");
                     }
                     self.telling.end(id);
                     self.metrics.written_off.inc();
@@ -295,12 +302,16 @@ impl Attempts {
             self.unwanted.clear();
         }
         self.metrics.running.set(self.running.len() as i64);
+        self.metrics.queued.set(self.queue.len() as i64);
     }
 
     fn spawn(&mut self, owner: Owner, order: Order, now: Instant) {
         let id = AttemptId(self.next);
         self.next += 1;
         let (attempt, timeout) = (order.info.attempt, order.info.policy.timeout);
+        let meter = self.meters.get(order.info.workflow.as_str(), order.info.name.as_str()).clone();
+        meter.started.inc();
+        meter.retries.inc_by(u64::from(attempt > Attempt(1)));
         let sink = order.progress.clone();
         let progress = Arc::new(move |progress| {
             *sink.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress);
@@ -319,7 +330,8 @@ impl Attempts {
             reference: None,
             began: Instant::now(),
         };
-        let (task, abort) = abortable(attempted(leaving, step, run, order.delay, attempt).boxed());
+        let attempted = attempted(leaving, step, run, order.delay, attempt);
+        let (task, abort) = abortable(busy::measured(attempted, meter.busy.clone()).boxed());
         self.launches.push(task);
         // A timeout beyond what the clock can hold is none.
         let due = now.checked_add(timeout.to_std());
@@ -331,16 +343,13 @@ impl Attempts {
             cancel,
             abort,
             began: now,
+            meter,
             stage: Stage::Runs,
             due,
         };
         self.running.insert(id, running);
         self.by_owner.insert(owner, id);
         self.due.extend(due.map(|due| (due, id)));
-    }
-
-    fn count(&self, outcome: &str) {
-        self.metrics.attempts.with_label_values(&[outcome]).inc();
     }
 }
 
@@ -421,12 +430,36 @@ async fn attempted(
     leaving.outcome = Some(outcome);
 }
 
-fn word(result: &Result<Payload, Failure>) -> &'static str {
+/// How an attempt ended, as it is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Word {
+    Succeeded,
+    Failed,
+    TimedOut,
+    Panicked,
+    Cancelled,
+}
+
+impl StepMeter {
+    fn ended(&self, word: Word, ran_for: Duration) {
+        let counter = match word {
+            Word::Succeeded => &self.succeeded,
+            Word::Failed => &self.failed,
+            Word::TimedOut => &self.timed_out,
+            Word::Panicked => &self.panicked,
+            Word::Cancelled => &self.cancelled,
+        };
+        counter.inc();
+        self.seconds.observe(ran_for.as_secs_f64());
+    }
+}
+
+fn word(result: &Result<Payload, Failure>) -> Word {
     match result {
-        Ok(_) => "succeeded",
+        Ok(_) => Word::Succeeded,
         Err(failure) => match failure.kind {
-            FailureKind::TimedOut => "timed_out",
-            FailureKind::Panicked => "panicked",
+            FailureKind::TimedOut => Word::TimedOut,
+            FailureKind::Panicked => Word::Panicked,
             FailureKind::Error
             | FailureKind::WorkerLost
             | FailureKind::TooLarge
@@ -434,7 +467,7 @@ fn word(result: &Result<Payload, Failure>) -> &'static str {
             | FailureKind::Invalid
             | FailureKind::LimitReached
             | FailureKind::UnknownFunction
-            | FailureKind::Cancelled => "failed",
+            | FailureKind::Cancelled => Word::Failed,
         },
     }
 }

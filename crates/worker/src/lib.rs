@@ -36,6 +36,7 @@ pub mod hosted;
 mod link;
 mod metrics;
 mod outbox;
+mod probe;
 mod recent;
 mod remote;
 mod session;
@@ -47,6 +48,7 @@ mod work;
 mod worker;
 
 pub use error::Error;
-pub use metrics::Metrics;
+pub use metrics::{Metrics, described as described_metrics};
+pub use probe::Probe;
 pub use settings::{Interceptor, Loops, OnStuck, Settings};
 pub use worker::Worker;

@@ -110,6 +110,7 @@ impl Link {
                 incoming = inbox.next() => {
                     if self.take(incoming, &mut inbox, &mut session).await {
                         session = Session::new(Instant::now());
+                        self.metrics.session_up.set(0);
                         self.tell(Input::SessionOver);
                         match self.inbox(&session).await {
                             Ok(renewed) => inbox = renewed,
@@ -131,6 +132,7 @@ impl Link {
             self.keep(&mut session, now).await;
             if now >= look {
                 look = now + LOOK;
+                self.metrics.broker_up.set(i64::from(self.broker.health().borrow().is_up()));
                 if let Some(polled) = self.watch.stuck(self.poll_limit) {
                     self.give_up(&polled, &session).await;
                     return Ending::Stuck(polled);
@@ -168,6 +170,7 @@ impl Link {
             if paused {
                 tracing::warn!(session = %session.id, "heartbeats are unanswered: nothing new starts until they are");
             }
+            self.metrics.session_up.set(i64::from(!paused));
             self.tell(Input::Pause(paused));
         }
     }
@@ -228,6 +231,7 @@ impl Link {
                 CoordinatorItem::Opened(_) if session.incarnation().is_some() && !ours => return true,
                 CoordinatorItem::Opened(opened) => {
                     if session.opened(incarnation, opened, now) {
+                        self.metrics.session_up.set(1);
                         self.tell(Input::Session { session: session.id, incarnation, opened });
                     }
                 }

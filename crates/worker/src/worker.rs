@@ -17,6 +17,7 @@ use crate::{
     error::Error,
     link::{Ending, Link},
     metrics::Metrics,
+    probe::Probe,
     session::Profile,
     settings::{Loops, OnStuck, Settings},
     watch::Watch,
@@ -48,6 +49,17 @@ impl Worker {
     #[must_use]
     pub const fn metrics(&self) -> &Metrics {
         &self.settings.metrics
+    }
+
+    /// What probes ask it, while it runs and before.
+    #[must_use]
+    pub fn probe(&self) -> Probe {
+        Probe {
+            broker: Arc::clone(&self.broker),
+            metrics: self.settings.metrics.clone(),
+            watch: self.watch.clone(),
+            poll_limit: self.settings.poll_limit,
+        }
     }
 
     /// The build that it announces.

@@ -1,6 +1,8 @@
 //! A worker that serves no workflow: it prints labels for whoever calls the remote step `label` on the pool `labels`.
 //! A deployment of its own, scaled on its own; it shares no code with the workflows that call it.
 
+use std::net::SocketAddr;
+
 use clap::Parser;
 use everstep::{Error, Step};
 use serde::Deserialize;
@@ -12,11 +14,14 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 #[derive(Debug, Parser)]
 struct Arguments {
     /// AMQP URL of the broker.
-    #[arg(long)]
+    #[arg(long, env = "EVERSTEP_AMQP__URL", hide_env_values = true)]
     amqp: String,
     /// Step tasks that the broker may hand over before they are settled.
     #[arg(long, default_value_t = 100)]
     prefetch: u16,
+    /// Where to serve /metrics, /healthz and /readyz; default: nowhere.
+    #[arg(long, env = "EVERSTEP_METRICS__LISTEN")]
+    metrics: Option<SocketAddr>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -33,11 +38,12 @@ async fn label(step: Step, request: Request) -> Result<String, Error> {
 async fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
     tracing_subscriber::fmt().with_max_level(tracing_subscriber::filter::LevelFilter::ERROR).init();
-    everstep::fleet(arguments.amqp)
+    let mut worker = everstep::fleet(arguments.amqp)
         .function("label", label)
         .pool("labels")
-        .settings(|settings| settings.prefetch = arguments.prefetch)
-        .run()
-        .await?;
-    Ok(())
+        .settings(|settings| settings.prefetch = arguments.prefetch);
+    if let Some(listen) = arguments.metrics {
+        worker = worker.metrics(listen);
+    }
+    Ok(worker.run().await?)
 }

@@ -1,5 +1,7 @@
 //! A worker of the fleet demo: serves the order fulfilment workflow.
 
+use std::net::SocketAddr;
+
 use clap::Parser;
 use everstep_examples::fulfil;
 
@@ -10,10 +12,10 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 #[derive(Debug, Parser)]
 struct Arguments {
     /// AMQP URL of the broker.
-    #[arg(long)]
+    #[arg(long, env = "EVERSTEP_AMQP__URL", hide_env_values = true)]
     amqp: String,
     /// URL of the payment service.
-    #[arg(long)]
+    #[arg(long, env = "EXAMPLES_PAYMENT_URL")]
     payment: String,
     /// Instances held at once.
     #[arg(long, default_value_t = 1_000)]
@@ -24,6 +26,9 @@ struct Arguments {
     /// Messages of the inbox that the broker may hand over before they are settled.
     #[arg(long, default_value_t = 1_000)]
     inbox_prefetch: u16,
+    /// Where to serve /metrics, /healthz and /readyz; default: nowhere.
+    #[arg(long, env = "EVERSTEP_METRICS__LISTEN")]
+    metrics: Option<SocketAddr>,
 }
 
 #[tokio::main]
@@ -36,14 +41,13 @@ async fn main() -> anyhow::Result<()> {
         .with_writer(std::io::stderr)
         .init();
     fulfil::configure(arguments.payment, None);
-    everstep::fleet(arguments.amqp)
-        .workflow(fulfil::fulfil)
-        .settings(|settings| {
-            settings.instances = arguments.instances;
-            settings.prefetch = arguments.prefetch;
-            settings.inbox_prefetch = arguments.inbox_prefetch;
-        })
-        .run()
-        .await?;
-    Ok(())
+    let mut worker = everstep::fleet(arguments.amqp).workflow(fulfil::fulfil).settings(|settings| {
+        settings.instances = arguments.instances;
+        settings.prefetch = arguments.prefetch;
+        settings.inbox_prefetch = arguments.inbox_prefetch;
+    });
+    if let Some(listen) = arguments.metrics {
+        worker = worker.metrics(listen);
+    }
+    Ok(worker.run().await?)
 }

@@ -11,6 +11,9 @@ pub(super) fn run(global: &Global, args: &SettingsArgs) -> Result<(), Failure> {
     if args.reference {
         return print(&reference::page());
     }
+    if args.metrics {
+        return print(&crate::metrics::page());
+    }
     if args.transitions {
         return print(&everstep_engine::transition::page());
     }

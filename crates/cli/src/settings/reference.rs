@@ -17,10 +17,11 @@ const LOG: &str = include_str!("../../../settings/src/log.rs");
 const COORDINATOR: &str = include_str!("../../../coordinator/src/settings.rs");
 const LIMITS: &str = include_str!("../../../protocol/src/limits.rs");
 
-const SECTIONS: [Section; 8] = [
+const SECTIONS: [Section; 9] = [
     Section { name: "postgres", of: "Postgres", source: OWN },
     Section { name: "amqp", of: "Amqp", source: OWN },
     Section { name: "http", of: "Http", source: OWN },
+    Section { name: "metrics", of: "Metrics", source: OWN },
     Section { name: "coordinator", of: "Settings", source: COORDINATOR },
     Section { name: "coordinator.limits", of: "Limits", source: LIMITS },
     Section { name: "worker", of: "Worker", source: OWN },
@@ -117,7 +118,7 @@ mod tests {
         let mut names = Vec::new();
         leaves(&defaults, "", &mut names);
         // Absent or empty by default.
-        let silent = ["worker.build", "otlp.endpoint", "coordinator.retention_of"];
+        let silent = ["worker.build", "otlp.endpoint", "metrics.listen", "coordinator.retention_of"];
         names.extend(silent.map(str::to_owned));
         for name in &names {
             let row = page.lines().find(|line| line.starts_with(&format!("| `{name}` |")));

@@ -68,6 +68,15 @@ impl Http {
     }
 }
 
+/// What Prometheus and probes ask, for `coordinator` and `dev`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Metrics {
+    /// Address and port to serve `/metrics`, `/healthz` and `/readyz` at, and nothing else: it need not be loopback. Default: only
+    /// the HTTP API serves them.
+    pub listen: Option<SocketAddr>,
+}
+
 /// The worker in `dev`. A fleet's workers are your own programs and are set up in their code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]

@@ -255,12 +255,17 @@ fn line(text: &str) -> Line {
 }
 
 fn is_ready(address: SocketAddr) -> bool {
-    let Ok(mut stream) = TcpStream::connect(address) else { return false };
-    let request = format!("GET /readyz HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    get(address, &address.to_string(), "/readyz").is_some_and(|answer| answer.starts_with("HTTP/1.1 200"))
+}
+
+/// What is answered to a request that names this host; nothing if nobody listens.
+pub(crate) fn get(address: SocketAddr, host: &str, path: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
     let mut answer = String::new();
-    stream.write_all(request.as_bytes()).is_ok()
-        && stream.read_to_string(&mut answer).is_ok()
-        && answer.starts_with("HTTP/1.1 200")
+    stream.write_all(request.as_bytes()).ok()?;
+    stream.read_to_string(&mut answer).ok()?;
+    Some(answer)
 }
 
 /// Asks again and again until there is an answer.

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use fleet::{Fleet, PATIENCE, of_kind, recorded, until};
+use fleet::{Fleet, PATIENCE, get, of_kind, recorded, until};
 
 /// Short, for tests that wait for the end of a lease.
 const LEASE_MS: u64 = 3_000;
@@ -43,6 +43,29 @@ fn two_migrations_at_once_do_no_harm() {
     told.sort();
     assert!(told[0].starts_with("applied 0001 "), "{told:?}");
     assert_eq!(told[1], "the schema is up to date\n");
+}
+
+/// As a platform does it: the probes come to the pod's address, whatever host they name, and see nothing of the API there.
+#[test]
+fn probes_and_metrics_may_be_asked_where_the_api_may_not() {
+    let fleet = Fleet::bare();
+    fleet.run(&["migrate"]).succeeded();
+    let listener = std::net::TcpListener::bind("0.0.0.0:0").expect("a free port");
+    let port = listener.local_addr().expect("its address").port();
+    drop(listener);
+    let mut command = fleet.everstep();
+    command
+        .args(["coordinator", "--listen", "127.0.0.1:0"])
+        .env("EVERSTEP_METRICS__LISTEN", format!("0.0.0.0:{port}"));
+    let _coordinator = everstep_testbed::Process::spawn("coordinator", &mut command).expect("it starts");
+    let ask = |path: &str| get(([127, 0, 0, 1], port).into(), "pod.example", path);
+    until("it is ready", || ask("/readyz")?.starts_with("HTTP/1.1 200").then_some(()));
+    assert!(ask("/healthz").expect("it answers").starts_with("HTTP/1.1 200"));
+    let metrics = ask("/metrics").expect("it answers");
+    assert!(metrics.contains("everstep_store_up 1") && metrics.contains("everstep_broker_up 1"), "{metrics}");
+    for nothing in ["/", "/v1/default/instances", "/hooks/default/t"] {
+        assert!(ask(nothing).expect("it answers").starts_with("HTTP/1.1 404"), "{nothing}");
+    }
 }
 
 #[test]

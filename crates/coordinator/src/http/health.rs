@@ -14,25 +14,18 @@ use crate::Handle;
 
 /// `GET /healthz`: the loop turns. If it does not, only a restart helps; an outage of store or broker is no reason for one.
 pub(super) async fn healthz(State(handle): State<Handle>) -> Result<Json<Value>, Refusal> {
-    if handle.health().await.loop_turns {
-        return Ok(Json(json!({"loop": true})));
-    }
-    Err(Refusal::NotHealthy("the loop does not turn".to_owned()))
+    let dead = handle.health().await.dead();
+    if dead.is_empty() { Ok(Json(json!({"loop": true}))) } else { Err(Refusal::NotHealthy(dead.join(", "))) }
 }
 
-/// `GET /readyz`: loop, store and broker are there.
+/// `GET /readyz`: loop, store and broker are there, and it is not stopping.
 pub(super) async fn readyz(State(handle): State<Handle>) -> Result<Json<Value>, Refusal> {
     let health = handle.health().await;
-    let parts = [
-        (health.loop_turns, "the loop does not turn"),
-        (health.store, "the store is away"),
-        (health.broker, "the broker is away"),
-    ];
-    let missing: Vec<&str> = parts.iter().filter(|(there, _)| !there).map(|(_, text)| *text).collect();
-    if missing.is_empty() {
+    let lacks = [health.dead(), health.missing()].concat();
+    if lacks.is_empty() {
         return Ok(Json(json!({"loop": true, "store": true, "broker": true})));
     }
-    Err(Refusal::NotHealthy(missing.join(", ")))
+    Err(Refusal::NotHealthy(lacks.join(", ")))
 }
 
 /// `GET /metrics`, in Prometheus' text format.

@@ -11,7 +11,7 @@ use crate::shared::Shared;
 macro_rules! duties {
     ($($(#[$doc:meta])* $name:ident = $word:literal;)+) => {
         $($(#[$doc])* pub(crate) const $name: &str = $word;)+
-        const ALL: [&str; [$($word),+].len()] = [$($name),+];
+        pub(crate) const ALL: [&str; [$($word),+].len()] = [$($name),+];
     };
 }
 

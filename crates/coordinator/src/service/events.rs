@@ -111,7 +111,7 @@ struct Desk<'a> {
 
 impl Desk<'_> {
     async fn take(&mut self, delivery: Delivery) {
-        self.shared.metrics.messages.with_label_values(&["event"]).inc();
+        self.shared.metrics.messages.inc("event");
         let (message, settle) = delivery.split();
         let sent = match check(self.shared, self.namespace, &message) {
             Ok(sent) => sent,

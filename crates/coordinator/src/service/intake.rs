@@ -31,7 +31,7 @@ pub(crate) async fn run(shared: Arc<Shared>, index: u32) -> Result<(), crate::Er
     let mut consumer = shared.broker.consume(consume).await?;
     loop {
         if let Incoming::Delivery(delivery) = consumer.next().await {
-            shared.metrics.messages.with_label_values(&["report"]).inc();
+            shared.metrics.messages.inc("report");
             let (message, settle) = delivery.split();
             match wire::decode::<FromWorker>("report", &message.body) {
                 Ok(envelope) if envelope.incarnation == shared.incarnation => {

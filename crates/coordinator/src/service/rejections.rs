@@ -161,36 +161,38 @@ fn floor_char_boundary(text: &str, length: usize) -> usize {
     (0..=length.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default()
 }
 
+/// The codes that records are counted by.
+pub(crate) const CODES: [&str; 26] = [
+    "content_type",
+    "body",
+    "unknown_field",
+    "attributes",
+    "hook",
+    "hook_retention",
+    reply::HOOK_HELD,
+    "name",
+    "input",
+    "too_large",
+    "no_identity",
+    "conflict",
+    reply::NOT_SERVED,
+    "reply_to",
+    "dead_letter",
+    "unwritable",
+    "broken",
+    "incarnation",
+    "epoch",
+    reply::ENDED,
+    reply::EVENT_ID_TAKEN,
+    reply::MAILBOX_FULL,
+    reply::NOT_FOUND,
+    reply::HOOK_NOT_FOUND,
+    reply::PAYLOAD_MISFIT,
+    "resume_id_taken",
+];
+
 /// Labels stay bounded whatever the record says.
 fn known_code(code: &str) -> &'static str {
-    const CODES: [&str; 26] = [
-        "content_type",
-        "body",
-        "unknown_field",
-        "attributes",
-        "hook",
-        "hook_retention",
-        reply::HOOK_HELD,
-        "name",
-        "input",
-        "too_large",
-        "no_identity",
-        "conflict",
-        reply::NOT_SERVED,
-        "reply_to",
-        "dead_letter",
-        "unwritable",
-        "broken",
-        "incarnation",
-        "epoch",
-        reply::ENDED,
-        reply::EVENT_ID_TAKEN,
-        reply::MAILBOX_FULL,
-        reply::NOT_FOUND,
-        reply::HOOK_NOT_FOUND,
-        reply::PAYLOAD_MISFIT,
-        "resume_id_taken",
-    ];
     CODES.into_iter().find(|known| *known == code).unwrap_or("other")
 }
 

@@ -130,7 +130,7 @@ impl Page {
         let Incoming::Delivery(delivery) = incoming else {
             return;
         };
-        shared.metrics.messages.with_label_values(&["session"]).inc();
+        shared.metrics.messages.inc("session");
         let (message, settle) = delivery.split();
         self.settles.push(settle);
         match wire::decode::<SessionMessage>("session message", &message.body) {

@@ -26,7 +26,7 @@ pub(crate) async fn run(shared: Arc<Shared>, namespace: Namespace) -> Result<(),
     let consume =
         Consume { queue: topology::start_queue(&namespace).into(), prefetch: shared.settings.start_prefetch };
     each(&shared, &namespace, consume, |delivery| {
-        shared.metrics.messages.with_label_values(&["start"]).inc();
+        shared.metrics.messages.inc("start");
         let (message, settle) = delivery.split();
         take(&shared, &namespace, &message, settle);
     })
@@ -60,7 +60,7 @@ async fn each(
 pub(crate) async fn run_dead(shared: Arc<Shared>, namespace: Namespace) -> Result<(), crate::Error> {
     let consume = Consume { queue: topology::dead_queue(&namespace).into(), prefetch: 50 };
     each(&shared, &namespace, consume, |delivery| {
-        shared.metrics.messages.with_label_values(&["dead"]).inc();
+        shared.metrics.messages.inc("dead");
         let (message, settle) = delivery.split();
         let refusal = Refusal {
             code: "dead_letter",

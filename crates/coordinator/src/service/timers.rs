@@ -115,11 +115,7 @@ fn until(due_at: Timestamp, now: Timestamp) -> Duration {
 async fn fire(shared: &Arc<Shared>, due: Vec<(Timestamp, InstanceUid, CallHash)>, now: Timestamp) {
     let mut answers = Vec::with_capacity(due.len());
     for (due_at, instance, call) in due {
-        shared
-            .metrics
-            .timer_lateness
-            .with_label_values::<&str>(&[])
-            .observe(now.since(due_at).as_u64() as f64 / 1000.0);
+        shared.metrics.timer_lateness.observe(now.since(due_at).as_u64() as f64 / 1000.0);
         let (arrival, answer) = Arrival::answered(Input::On { instance, what: What::Due { call } });
         shared.submit(arrival);
         answers.push(answer);

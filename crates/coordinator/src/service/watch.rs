@@ -120,6 +120,8 @@ async fn hand_on(shared: &Arc<Shared>) {
         let mut answers = Vec::with_capacity(orphans.len());
         for orphan in orphans {
             let told = progress.get(&orphan.open.session).map_or(&[][..], Vec::as_slice);
+            let of = if orphan.lease.subject.call().is_some() { "step" } else { "instance" };
+            shared.metrics.leases_lost.with_label_values(&[of]).inc_by(u64::from(orphan.counts));
             let input = sessions::end_input(&orphan.open, &orphan.lease, None, orphan.counts, told);
             let (arrival, answer) = Arrival::answered(input);
             shared.submit(arrival);

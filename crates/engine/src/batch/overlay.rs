@@ -25,7 +25,7 @@ pub(super) fn overlay(
             rows.leases.remove(&(uid, subject));
         }
         Change::Ready(subject, _) => {
-            rows.ready.insert((uid, subject));
+            rows.ready.insert((uid, subject), now);
         }
         Change::ReadyEnd(subject) => {
             rows.ready.remove(&(uid, subject));
@@ -40,7 +40,7 @@ pub(super) fn overlay(
         }
         Change::Everything => {
             rows.leases.retain(|(other, _), _| *other != uid);
-            rows.ready.retain(|(other, _)| *other != uid);
+            rows.ready.retain(|(other, _), _| *other != uid);
             rows.waits.retain(|(other, _), _| *other != uid);
             rows.remotes.retain(|(other, _), _| *other != uid);
             rows.parked.remove(&uid);
@@ -48,7 +48,7 @@ pub(super) fn overlay(
         }
         Change::Calls => {
             rows.leases.retain(|(other, subject), _| *other != uid || *subject == Subject::INSTANCE);
-            rows.ready.retain(|(other, subject)| *other != uid || *subject == Subject::INSTANCE);
+            rows.ready.retain(|(other, subject), _| *other != uid || *subject == Subject::INSTANCE);
             rows.waits.retain(|(other, _), _| *other != uid);
             rows.remotes.retain(|(other, _), _| *other != uid);
         }

@@ -45,7 +45,7 @@ pub(super) fn claim(draft: &mut Draft<'_>, session: SessionId, call: CallHash) -
         return refuse(draft, session, call, Epoch(0));
     };
     let mut row = row.clone();
-    let ready = draft.context.rows.ready.contains(&(draft.uid(), Subject::step(call)));
+    let ready = draft.context.rows.ready.contains_key(&(draft.uid(), Subject::step(call)));
     match lease {
         Some(lease) if lease.session == session => {
             draft.step_grant(session, call, row);

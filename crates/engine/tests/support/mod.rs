@@ -595,7 +595,7 @@ impl Store {
         }
         for uid in &needs.runnable {
             let key = (*uid, Subject::INSTANCE);
-            rows.ready.extend(tables.ready.get(&key).map(|_| key));
+            rows.ready.extend(tables.ready.get(&key).map(|_| (key, Timestamp(0))));
             rows.parked.extend(tables.parked.get(uid).map(|parked| (*uid, parked.clone())));
         }
         for key in needs.waits.iter().chain(&needs.remotes) {
@@ -605,7 +605,7 @@ impl Store {
             let subject = (key.0, Subject::step(key.1));
             rows.remotes.extend(tables.remotes.get(key).map(|row| (*key, row.clone())));
             rows.leases.extend(tables.leases.get(&subject).map(|lease| (subject, *lease)));
-            rows.ready.extend(tables.ready.get(&subject).map(|_| subject));
+            rows.ready.extend(tables.ready.get(&subject).map(|_| (subject, Timestamp(0))));
         }
         for key in &needs.operations {
             rows.operations.extend(tables.operations.get(key).map(|answer| (key.clone(), answer.clone())));

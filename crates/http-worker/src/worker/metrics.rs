@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use everstep_metrics::{Book, Described};
 use everstep_sdk::Error;
-use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
+use prometheus::{HistogramVec, IntCounterVec, Registry};
 
 use crate::{Response, name};
 
@@ -23,27 +24,39 @@ pub struct Metrics {
 
 const BUCKETS: [f64; 10] = [0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 120.0];
 
+/// All metrics of the calls, for the reference page.
+#[must_use]
+pub fn described() -> Vec<Described> {
+    let mut book = Book::new(&Registry::new(), PREFIX);
+    Metrics::in_book(&mut book).expect("the names of our own counters are valid");
+    book.described()
+}
+
+const PREFIX: &str = "everstep_http_";
+
 impl Metrics {
     /// Counters that this registry shows.
     pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let metrics = Self::unregistered()?;
-        registry.register(Box::new(metrics.calls.clone()))?;
-        registry.register(Box::new(metrics.seconds.clone()))?;
-        registry.register(Box::new(metrics.looks.clone()))?;
-        registry.register(Box::new(metrics.look_seconds.clone()))?;
-        Ok(metrics)
+        Self::in_book(&mut Book::new(registry, PREFIX))
     }
 
-    fn unregistered() -> Result<Self, prometheus::Error> {
-        let counter = |name: &str, help: &str| IntCounterVec::new(Opts::new(name, help), &["outcome"]);
-        let histogram = |name: &str, help: &str| {
-            HistogramVec::new(HistogramOpts::new(name, help).buckets(BUCKETS.to_vec()), &["outcome"])
-        };
+    fn in_book(book: &mut Book) -> Result<Self, prometheus::Error> {
+        let outcome = ["outcome"];
         Ok(Self {
-            calls: counter("everstep_http_calls_total", "Attempts of HTTP calls that ended")?,
-            seconds: histogram("everstep_http_call_seconds", "Attempts of HTTP calls")?,
-            looks: counter("everstep_http_looks_total", "Looks before calls")?,
-            look_seconds: histogram("everstep_http_look_seconds", "Looks before calls")?,
+            calls: book.counters(
+                "calls_total",
+                "Attempts of HTTP calls that ended: done, found, invalid, not_allowed, not_sent, timed_out, broken, refused (a \
+                 permanent error), again (one that may be retried), cancelled.",
+                &outcome,
+            )?,
+            seconds: book.histograms(
+                "call_seconds",
+                "Attempts of HTTP calls, looks included.",
+                &BUCKETS,
+                &outcome,
+            )?,
+            looks: book.counters("looks_total", "Looks before calls: found, absent, failed.", &outcome)?,
+            look_seconds: book.histograms("look_seconds", "Looks before calls.", &BUCKETS, &outcome)?,
         })
     }
 
@@ -74,6 +87,6 @@ impl Metrics {
 
 impl Default for Metrics {
     fn default() -> Self {
-        Self::unregistered().expect("the names of our own counters are valid")
+        Self::new(&Registry::new()).expect("the names of our own counters are valid")
     }
 }

@@ -1,13 +1,11 @@
 //! The process `everstep-http-worker`: settings, logs, metrics, and a worker of the fleet that serves one function.
 
-mod metrics_page;
 mod settings;
 
 use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
 use anyhow::Context;
 use clap::Parser;
-use everstep_worker::Metrics as WorkerMetrics;
 use prometheus::Registry;
 
 use super::{HttpCalls, Metrics, SystemResolver};
@@ -23,7 +21,7 @@ struct Arguments {
     /// A file of settings in TOML; environment variables go before it
     #[arg(long, env = "EVERSTEP_CONFIG", hide_env_values = true, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Where to serve /metrics and /healthz; default from the settings
+    /// Where to serve /metrics, /healthz and /readyz; default from the settings
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
     /// A host that may be called, beside those of the settings; may be given several times
@@ -95,20 +93,12 @@ fn read(arguments: Arguments) -> Result<ProcessSettings, Vec<String>> {
 async fn run(settings: ProcessSettings) -> anyhow::Result<()> {
     log(&settings.log)?;
     let registry = Registry::new();
-    let counters = (WorkerMetrics::new(&registry)?, Metrics::new(&registry)?);
+    let counters = Metrics::new(&registry)?;
     let secrets = settings.secrets();
-    let calls = HttpCalls::with(&settings.calls, secrets, std::sync::Arc::new(SystemResolver), counters.1)?;
+    let calls = HttpCalls::with(&settings.calls, secrets, std::sync::Arc::new(SystemResolver), counters)?;
     if settings.calls.hosts.is_empty() {
         tracing::warn!("calls.hosts is empty, so every call will be refused");
     }
-    let page = match settings.metrics.listen {
-        Some(listen) => Some(
-            metrics_page::serve(listen, registry)
-                .await
-                .with_context(|| format!("cannot serve metrics at {listen}"))?,
-        ),
-        None => None,
-    };
     let part = settings.worker;
     let mut worker = everstep::fleet(settings.amqp.url.reveal())
         .function(FUNCTION, calls.function())
@@ -118,19 +108,17 @@ async fn run(settings: ProcessSettings) -> anyhow::Result<()> {
             worker.prefetch = part.prefetch;
             worker.report_queues = part.report_queues;
             worker.shutdown_grace = part.shutdown_grace.to_std();
-            worker.metrics = counters.0;
         });
+    if let Some(listen) = settings.metrics.listen {
+        worker = worker.metrics_of(listen, registry);
+    }
     for pool in &part.pools {
         worker = worker.pool(pool);
     }
     if let Some(build) = &part.build {
         worker = worker.build(build);
     }
-    let outcome = worker.run().await;
-    if let Some(page) = page {
-        page.stop().await;
-    }
-    Ok(outcome?)
+    Ok(worker.run().await?)
 }
 
 fn log(log: &Log) -> anyhow::Result<()> {

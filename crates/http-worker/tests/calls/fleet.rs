@@ -140,11 +140,12 @@ async fn l03_the_process_serves_a_fleet_shows_its_counters_and_stops() {
     for line in [
         r#"everstep_http_calls_total{outcome="again"} 1"#,
         r#"everstep_http_calls_total{outcome="done"} 1"#,
-        r#"everstep_worker_attempts_total{outcome="succeeded"} 1"#,
+        r#"everstep_worker_attempts_total{outcome="succeeded",step="call",workflow="call"} 1"#,
     ] {
         assert!(page.contains(line), "{line}: {page}");
     }
-    assert!(get(&metrics, "/healthz").await.ends_with("ok"));
+    assert!(get(&metrics, "/healthz").await.ends_with("ok\n"));
+    assert!(get(&metrics, "/readyz").await.ends_with("ok\n"));
     assert_eq!(process.stop().await, Some(0));
     stop.send_replace(true);
     worker.await.unwrap().unwrap();

@@ -155,7 +155,7 @@ fn side(row: &Row, loaded: &mut Loaded) -> Result<(), Fault> {
             loaded.rows.leases.insert((uid, Subject::INSTANCE), lease);
         }
         2 => {
-            loaded.rows.ready.insert((uid, Subject::INSTANCE));
+            loaded.rows.ready.insert((uid, Subject::INSTANCE), rows::time(row, 3)?);
         }
         4 => {
             let control = rows::control(row.try_get(3)?, row, 6)?;
@@ -182,8 +182,8 @@ fn beside_call(row: &Row, key: (InstanceUid, CallHash), loaded: &mut Loaded) -> 
         let lease = Lease { session: SessionId(session), epoch: Epoch(row.try_get::<_, i64>(13)? as u64) };
         loaded.rows.leases.insert((uid, subject), lease);
     }
-    if row.try_get::<_, Option<i64>>(14)?.is_some() {
-        loaded.rows.ready.insert((uid, subject));
+    if let Some(ready_at) = rows::time_if_any(row, 14)? {
+        loaded.rows.ready.insert((uid, subject), ready_at);
     }
     Ok(())
 }

@@ -16,7 +16,7 @@ use super::{
     trip::params,
     write::{RUN, STEP},
 };
-use crate::{Due, Error, Mail, Offers, Queue, Schedule, UNSERVED_COUNTED, mail};
+use crate::{Depth, Due, Error, Mail, Offers, Queue, Schedule, UNSERVED_COUNTED, mail};
 
 const DUTIES: &str = include_str!("sql/duties.sql");
 /// By the index `control_by_deadline`.
@@ -26,6 +26,7 @@ const OVERDUE: &str = "SELECT instance FROM control
 const EXPIRED: &str = "SELECT instance FROM ended
     WHERE delete_at <= (SELECT everstep_clock()) ORDER BY delete_at LIMIT $1::bigint";
 const UNSERVED: &str = include_str!("sql/unserved.sql");
+const DEPTHS: &str = include_str!("sql/depths.sql");
 const RELEASE: &str = "DELETE FROM duty WHERE coordinator = $1::uuid";
 
 #[async_trait]
@@ -112,6 +113,18 @@ impl Schedule for PostgresStore {
             let queue =
                 Queue::named(row.try_get(0)?, row.try_get(1)?, kind == STEP).map_err(Fault::corrupt)?;
             Ok((queue, row.try_get::<_, i64>(3)? as u64))
+        })
+        .await
+    }
+
+    async fn depths(&self, limit: u32) -> Result<Vec<Depth>, Error> {
+        let params = params![i64::from(limit), UNSERVED_COUNTED as i64];
+        self.read("measuring queues", DEPTHS, params, |row| {
+            let kind: i16 = row.try_get(2)?;
+            let queue =
+                Queue::named(row.try_get(0)?, row.try_get(1)?, kind == STEP).map_err(Fault::corrupt)?;
+            let oldest = Millis(row.try_get::<_, i64>(4)? as u64 / 1_000);
+            Ok(Depth { queue, rows: row.try_get::<_, i64>(3)? as u64, oldest })
         })
         .await
     }

@@ -24,8 +24,8 @@ use super::{
 };
 use crate::{
     AttentionCount, AttentionFilter, AttentionMark, AttentionView, Cursor, Error, Filter, HookView,
-    InstanceView, LedgerCall, LedgerSearch, Page, RejectedView, Replied, StatusWord, UnreadView, Views,
-    WaitView, fact,
+    InstanceView, LedgerCall, LedgerSearch, OPEN_COUNTED, OpenCount, Page, RejectedView, Replied, StatusWord,
+    UnreadView, Views, WaitView, fact,
 };
 
 const HOOKS: &str = include_str!("sql/hooks_shown.sql");
@@ -35,6 +35,7 @@ const ATTRIBUTES: &str = "SELECT instance, name, value FROM attribute WHERE inst
 const PUBLISHED: &str = "SELECT at, state FROM published WHERE instance = $1::uuid";
 const CHILDREN: &str = include_str!("sql/children_shown.sql");
 const EVENTS: &str = include_str!("sql/events_shown.sql");
+const OPEN_COUNTS: &str = include_str!("sql/open_counts.sql");
 const OPEN: &str = include_str!("sql/open.sql");
 const FIND: &str = "SELECT instance FROM instance_name
     WHERE namespace = $1::text AND workflow = $2::text AND id = $3::text";
@@ -141,6 +142,19 @@ impl Views for PostgresStore {
         let found = ledger::search(&client, search, limit).await;
         let ended = client.batch_execute("COMMIT").await;
         found.and_then(|found| Ok(ended.map(|()| found)?)).map_err(|fault| fault.into_error(DOING))
+    }
+
+    async fn open_counts(&self) -> Result<Vec<OpenCount>, Error> {
+        let counts = self
+            .read("counting open instances", OPEN_COUNTS, params![OPEN_COUNTED as i64], |row| {
+                let (status, code, kind): (&str, Option<&str>, Option<i16>) =
+                    (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+                OpenCount::of(status, code, kind, row.try_get::<_, i64>(3)? as u64).ok_or_else(|| {
+                    Fault::corrupt(format!("unknown status or reason {status:?} {code:?} {kind:?}"))
+                })
+            })
+            .await?;
+        Ok(counts.into_iter().filter(|count| count.instances > 0).collect())
     }
 
     async fn rejected(&self, namespace: &Namespace, limit: u32) -> Result<Vec<RejectedView>, Error> {

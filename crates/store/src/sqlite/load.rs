@@ -32,7 +32,7 @@ pub(super) const HEAD: &str =
     LEFT JOIN lease ON lease.uid = instance.uid AND lease.subject = ?2
     LEFT JOIN control ON control.uid = instance.uid WHERE instance.uid = ?1";
 const LEASE: &str = "SELECT session, epoch FROM lease WHERE uid = ?1 AND subject = ?2";
-const READY: &str = "SELECT 1 FROM ready WHERE uid = ?1 AND subject = ?2";
+const READY: &str = "SELECT ready_at FROM ready WHERE uid = ?1 AND subject = ?2";
 pub(super) const WAIT: &str =
     "SELECT kind, since, due_at, call_kind, call_name, call_count, awaited FROM wait
     WHERE uid = ?1 AND call = ?2";
@@ -174,8 +174,9 @@ fn runnable(connection: &Connection, needs: &Needs, loaded: &mut Rows) -> Result
     let mut ready = connection.prepare_cached(READY)?;
     let mut attention = connection.prepare_cached(PARKED)?;
     for uid in &needs.runnable {
-        if ready.exists(params![uid.0.as_bytes(), Subject::INSTANCE.0])? {
-            loaded.ready.insert((*uid, Subject::INSTANCE));
+        let mut rows = ready.query(params![uid.0.as_bytes(), Subject::INSTANCE.0])?;
+        if let Some(row) = rows.next()? {
+            loaded.ready.insert((*uid, Subject::INSTANCE), column::time(row, 0)?);
         }
         let mut rows = attention.query([uid.0.as_bytes()])?;
         if let Some(row) = rows.next()? {
@@ -242,8 +243,9 @@ fn remotes(connection: &Connection, keys: &[(InstanceUid, CallHash)], loaded: &m
         if let Some(row) = rows.next()? {
             loaded.leases.insert(subject, lease(row)?);
         }
-        if ready.exists(params![key.0.0.as_bytes(), key.1.0])? {
-            loaded.ready.insert(subject);
+        let mut rows = ready.query(params![key.0.0.as_bytes(), key.1.0])?;
+        if let Some(row) = rows.next()? {
+            loaded.ready.insert(subject, column::time(row, 0)?);
         }
     }
     waits(connection, keys, loaded)

@@ -21,10 +21,11 @@ use super::{
 };
 use crate::{
     AttentionCount, AttentionFilter, AttentionMark, AttentionView, Cursor, Error, Filter, HookView,
-    InstanceView, LedgerCall, LedgerSearch, Page, RejectedView, Replied, Session, StatusWord, UnreadView,
-    Views, WaitView,
+    InstanceView, LedgerCall, LedgerSearch, OPEN_COUNTED, OpenCount, Page, RejectedView, Replied, Session,
+    StatusWord, UnreadView, Views, WaitView,
 };
 
+const OPEN_COUNTS: &str = include_str!("open_counts.sql");
 const SESSION: &str = "SELECT inbox, open FROM session WHERE session = ?1";
 const READY: &str = "SELECT ready_at FROM ready WHERE uid = ?1 AND subject = ?2";
 const PARKED: &str = "SELECT at, code, message FROM attention WHERE uid = ?1";
@@ -126,6 +127,22 @@ impl Views for SqliteStore {
         let (search, now) = (search.clone(), self.clock.now());
         let work = move |connection: &Connection| ledger::search(connection, &search, now, limit);
         self.viewer.read("searching the ledger", work).await
+    }
+
+    async fn open_counts(&self) -> Result<Vec<OpenCount>, Error> {
+        let work = |connection: &Connection| {
+            let mut statement = connection.prepare_cached(OPEN_COUNTS)?;
+            let mut rows = statement.query([OPEN_COUNTED as i64])?;
+            let mut counts = Vec::new();
+            while let Some(row) = rows.next()? {
+                let (status, code): (String, Option<String>) = (row.get(0)?, row.get(1)?);
+                let count = OpenCount::of(&status, code.as_deref(), row.get(2)?, column::count(row, 3)?);
+                let count = count.ok_or_else(|| fault::Fault::corrupt("open instances", status))?;
+                counts.extend((count.instances > 0).then_some(count));
+            }
+            Ok(counts)
+        };
+        self.viewer.read("counting open instances", work).await
     }
 
     async fn rejected(&self, namespace: &Namespace, limit: u32) -> Result<Vec<RejectedView>, Error> {

@@ -31,7 +31,7 @@ pub(crate) async fn a_start_is_written_as_one(store: Arc<dyn Store>) {
         (&head.namespace, &head.workflow, &head.id),
         (&start.name.namespace, &start.name.workflow, &start.name.id)
     );
-    assert!(loaded.rows.ready.contains(&(uid, Subject::INSTANCE)));
+    assert!(loaded.rows.ready.contains_key(&(uid, Subject::INSTANCE)));
     assert!(loaded.rows.leases.is_empty() && loaded.rows.parked.is_empty());
     assert_eq!(scene.store.find(&start.name).await.unwrap(), Some(uid));
     assert_eq!(scene.store.find(&name_key("orders", "o-2")).await.unwrap(), None);
@@ -70,7 +70,7 @@ pub(crate) async fn an_instance_runs_from_start_to_end(store: Arc<dyn Store>) {
     }
     let loaded = scene.look(uid, &[&nap]).await;
     assert!(loaded.rows.waits.is_empty());
-    assert!(loaded.rows.ready.contains(&(uid, Subject::INSTANCE)));
+    assert!(loaded.rows.ready.contains_key(&(uid, Subject::INSTANCE)));
     assert_eq!(scene.on(uid, What::Claim { session, have: None }).await, Answer::Granted);
     let head = scene.head(uid).await;
     assert_eq!((head.epoch, head.reports, head.waits), (epoch(2), 0, 0));
@@ -161,7 +161,7 @@ pub(crate) async fn a_parked_instance_waits_for_a_person(store: Arc<dyn Store>) 
     assert_eq!(scene.on(uid, What::Retry { operation: "r".to_owned() }).await, Answer::Done);
     let loaded = scene.look(uid, &[]).await;
     assert!(loaded.rows.parked.is_empty());
-    assert!(loaded.rows.ready.contains(&(uid, Subject::INSTANCE)));
+    assert!(loaded.rows.ready.contains_key(&(uid, Subject::INSTANCE)));
 }
 
 pub(crate) async fn an_operation_keeps_its_first_answer(store: Arc<dyn Store>) {
@@ -189,7 +189,7 @@ pub(crate) async fn a_holder_that_dies_leaves_the_instance_ready(store: Arc<dyn 
     let loaded = scene.look(uid, &[]).await;
     assert_eq!(loaded.heads[&uid].deaths, 1);
     assert!(loaded.rows.leases.is_empty());
-    assert!(loaded.rows.ready.contains(&(uid, Subject::INSTANCE)));
+    assert!(loaded.rows.ready.contains_key(&(uid, Subject::INSTANCE)));
 }
 
 pub(crate) async fn texts_with_nul_are_taken(store: Arc<dyn Store>) {

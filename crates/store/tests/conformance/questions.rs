@@ -132,6 +132,16 @@ pub(crate) async fn l08_questions_are_listed_and_counted_over_all_workflows(stor
     let counts: Vec<_> = counts.iter().map(|count| (count.kind.as_str(), count.by_age)).collect();
     assert_eq!(counts, [("poison", [1, 0, 0]), (UNKNOWN_OUTCOME, [3, 0, 0])]);
 
+    let open = async || {
+        let counts = store.open_counts().await.unwrap();
+        let mut words: Vec<_> =
+            counts.iter().map(|count| (count.status.word(), count.reason, count.instances)).collect();
+        words.sort_unstable();
+        words
+    };
+    let asked = [("attention", "poison", 1), ("attention", UNKNOWN_OUTCOME, 2)];
+    assert_eq!(open().await, asked);
+
     // The list of what is in attention is both; whatever can move is not in it.
     let in_attention = async || {
         let status = Some(StatusWord::Attention);
@@ -143,6 +153,7 @@ pub(crate) async fn l08_questions_are_listed_and_counted_over_all_workflows(stor
     scene.on(one, resolve("pay", 2, Choice::Again)).await;
     scene.on(two, What::Pause { operation: "p".to_owned() }).await;
     assert_eq!(in_attention().await, ["o-2"]);
+    assert_eq!(open().await, [("attention", "poison", 1), ("paused", "", 1), ("queued", "", 1)]);
     scene.on(two, What::Resume { operation: "q".to_owned() }).await;
     assert_eq!(in_attention().await, ["o-2"], "it is queued by now");
     // What ends takes its questions along.

@@ -52,7 +52,7 @@ pub(crate) async fn w39_a_remote_step_has_a_lease_of_its_own(store: Arc<dyn Stor
     assert_eq!((&row.call, row.attempt, row.epoch, row.first_at), (&call, Attempt(1), epoch(0), None));
     assert_eq!(row.remote.input, payload(r#"{"picture":"cat"}"#));
     assert_eq!(loaded.rows.waits[&(uid, call.hash())].kind, WaitKind::Remote);
-    assert!(loaded.rows.ready.contains(&(uid, subject)));
+    assert!(loaded.rows.ready.contains_key(&(uid, subject)));
 
     let claim = What::StepClaim { session, call: call.hash() };
     assert_eq!(scene.on(uid, claim.clone()).await, Answer::Granted);
@@ -70,7 +70,7 @@ pub(crate) async fn w39_a_remote_step_has_a_lease_of_its_own(store: Arc<dyn Stor
     let head = &loaded.heads[&uid];
     assert_eq!((head.position, head.waits, head.steps), (Position(3), 0, 1));
     assert!(loaded.rows.remotes.is_empty() && loaded.rows.waits.is_empty() && loaded.rows.leases.is_empty());
-    assert!(loaded.rows.ready.contains(&(uid, Subject::INSTANCE)) && loaded.rows.ready.len() == 1);
+    assert!(loaded.rows.ready.contains_key(&(uid, Subject::INSTANCE)) && loaded.rows.ready.len() == 1);
 }
 
 pub(crate) async fn a_remote_step_is_tried_again(store: Arc<dyn Store>) {
@@ -91,7 +91,7 @@ pub(crate) async fn a_remote_step_is_tried_again(store: Arc<dyn Store>) {
     }
     let loaded = scene.look(uid, &[&call]).await;
     assert_eq!(loaded.rows.waits[&(uid, call.hash())].due_at, None);
-    assert!(loaded.rows.ready.contains(&(uid, Subject::step(call.hash()))));
+    assert!(loaded.rows.ready.contains_key(&(uid, Subject::step(call.hash()))));
     scene.on(uid, What::StepClaim { session, call: call.hash() }).await;
     let lost = What::StepLeaseEnded {
         session,
@@ -105,7 +105,7 @@ pub(crate) async fn a_remote_step_is_tried_again(store: Arc<dyn Store>) {
     assert_eq!(scene.on(uid, lost).await, Answer::Done);
     let loaded = scene.look(uid, &[&call]).await;
     assert_eq!(loaded.rows.remotes[&(uid, call.hash())].epoch, epoch(2));
-    assert!(loaded.rows.ready.contains(&(uid, Subject::step(call.hash()))));
+    assert!(loaded.rows.ready.contains_key(&(uid, Subject::step(call.hash()))));
     let Fact::Attempted(attempted) = &scene.journal(uid).await[2].fact else { panic!("no attempt") };
     assert_eq!(attempted.attempt, Attempt(1));
 }
@@ -163,7 +163,7 @@ pub(crate) async fn steps_of_one_name_in_two_instances_are_apart(store: Arc<dyn 
     for (uid, held, ready) in [(one, &a, &b), (two, &b, &a)] {
         let loaded = scene.look(uid, &[&a, &b]).await;
         assert!(loaded.rows.leases.contains_key(&(uid, Subject::step(held.hash()))));
-        assert!(loaded.rows.ready.contains(&(uid, Subject::step(ready.hash()))));
+        assert!(loaded.rows.ready.contains_key(&(uid, Subject::step(ready.hash()))));
         assert_eq!((loaded.rows.leases.len(), loaded.rows.ready.len()), (1, 1));
     }
     let reports = [(one, &a), (two, &b)].map(|(uid, call)| {

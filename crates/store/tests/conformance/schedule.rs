@@ -144,7 +144,15 @@ pub(crate) async fn o22_queues_that_nobody_serves_are_counted(store: Arc<dyn Sto
     assert_eq!(unserved(&[], 9).await, all);
     assert_eq!(unserved(&[orders(), steps, of_build], 9).await, [(like_pool, 1)]);
     assert_eq!(unserved(&[], 3).await.len(), 3);
-    assert_eq!(unserved(&all.map(|(queue, _)| queue), 9).await, []);
+    assert_eq!(unserved(&all.clone().map(|(queue, _)| queue), 9).await, []);
+    // The depths are the same, of whoever serves them, with the age of the oldest.
+    let mut depths = store.depths(9).await.unwrap();
+    depths.sort_by_key(|depth| depth.queue.to_string());
+    let counted: Vec<_> = depths.iter().map(|depth| (depth.queue.clone(), depth.rows)).collect();
+    assert_eq!(counted, all);
+    assert!(depths.iter().any(|depth| depth.oldest > Millis(3_600_000)), "written long ago: {depths:?}");
+    assert!(depths.iter().any(|depth| depth.oldest < Millis(3_600_000)), "written now: {depths:?}");
+    assert_eq!(store.depths(3).await.unwrap().len(), 3);
 }
 
 pub(crate) async fn offers_are_made_again(store: Arc<dyn Store>) {

@@ -289,7 +289,8 @@ impl Hosted {
     }
 
     fn taken(&mut self, ack: Ack, now: Now) {
-        let Some(report) = self.reports.take(ack.number, ack.taken, now.at) else { return };
+        let Some((report, took)) = self.reports.take(ack.number, ack.taken, now.at) else { return };
+        self.env.metrics.acks.observe(took.as_secs_f64());
         if self.reports.finish().is_some() {
             return;
         }

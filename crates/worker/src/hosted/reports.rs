@@ -14,7 +14,8 @@ const SAME_GAP: Duration = Duration::from_millis(200);
 #[derive(Debug)]
 pub(super) struct Reports {
     next: u64,
-    unanswered: VecDeque<Report>,
+    /// With when each was sent first.
+    unanswered: VecDeque<(Report, Instant)>,
     resend: Option<Resend>,
     rewound: Option<Instant>,
     finish: Option<Finish>,
@@ -38,12 +39,12 @@ impl Reports {
 
     /// A fold, suspend, end or park is unanswered: nothing may move until it is.
     pub(super) fn is_settling(&self) -> bool {
-        self.unanswered.back().is_some_and(|report| report.folded || report.then != Then::Continue)
+        self.unanswered.back().is_some_and(|(report, _)| report.folded || report.then != Then::Continue)
     }
 
     /// A suspend is unanswered.
     pub(super) fn is_suspending(&self) -> bool {
-        self.unanswered.back().is_some_and(|report| report.then == Then::Suspend)
+        self.unanswered.back().is_some_and(|(report, _)| report.then == Then::Suspend)
     }
 
     /// The lease is over by an acknowledged report.
@@ -57,7 +58,7 @@ impl Reports {
 
     /// The number of the last report that was answered, as were all before it.
     pub(super) fn answered(&self) -> u64 {
-        self.unanswered.front().map_or(self.next, |first| first.number).saturating_sub(1)
+        self.unanswered.front().map_or(self.next, |(first, _)| first.number).saturating_sub(1)
     }
 
     /// Keeps a report that is sent now.
@@ -66,13 +67,13 @@ impl Reports {
             self.resend = Some(Resend::begin(now));
         }
         self.next = self.next.saturating_add(1);
-        self.unanswered.push_back(report);
+        self.unanswered.push_back((report, now));
     }
 
-    /// The report of that number is answered.
-    pub(super) fn take(&mut self, number: u64, taken: Taken, now: Instant) -> Option<Report> {
-        let at = self.unanswered.iter().position(|report| report.number == number)?;
-        let report = self.unanswered.remove(at)?;
+    /// The report of that number is answered. Says how long after it was sent first.
+    pub(super) fn take(&mut self, number: u64, taken: Taken, now: Instant) -> Option<(Report, Duration)> {
+        let at = self.unanswered.iter().position(|(report, _)| report.number == number)?;
+        let (report, sent) = self.unanswered.remove(at)?;
         self.resend = (!self.unanswered.is_empty()).then(|| Resend::begin(now));
         if taken == Taken::Whole {
             self.finish = match report.then {
@@ -83,14 +84,14 @@ impl Reports {
                 Then::Again(_) => Some(Finish::Continued),
             };
         }
-        Some(report)
+        Some((report, now.saturating_duration_since(sent)))
     }
 
     /// Everything up to that number was taken before, and its answers were lost. Whether a fold was among it.
     pub(super) fn taken_to(&mut self, number: u64, now: Instant) -> bool {
         let mut folded = false;
-        while self.unanswered.front().is_some_and(|report| report.number <= number) {
-            folded |= self.unanswered.pop_front().is_some_and(|report| report.folded);
+        while self.unanswered.front().is_some_and(|(report, _)| report.number <= number) {
+            folded |= self.unanswered.pop_front().is_some_and(|(report, _)| report.folded);
         }
         self.resend = (!self.unanswered.is_empty()).then(|| Resend::begin(now));
         folded
@@ -103,7 +104,7 @@ impl Reports {
         }
         self.rewound = Some(now);
         self.hurry(now);
-        self.unanswered.front().is_none_or(|first| first.number <= expected)
+        self.unanswered.front().is_none_or(|(first, _)| first.number <= expected)
     }
 
     /// The coordinator has forgotten what it took: the lease is given back.
@@ -123,7 +124,7 @@ impl Reports {
         if !resend.is_due(now) {
             return None;
         }
-        Some((self.unanswered.iter().cloned().collect(), resend.interval()))
+        Some((self.unanswered.iter().map(|(report, _)| report.clone()).collect(), resend.interval()))
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {

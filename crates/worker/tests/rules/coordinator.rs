@@ -246,7 +246,7 @@ impl Coordinator {
     }
 
     pub fn is_ready(&self, instance: InstanceUid) -> bool {
-        self.rows.ready.contains(&(instance, Subject::INSTANCE))
+        self.rows.ready.contains_key(&(instance, Subject::INSTANCE))
     }
 
     fn entries(&self, instance: InstanceUid, after: Position) -> Vec<Entry> {
@@ -292,7 +292,7 @@ impl Coordinator {
             self.rows.waits.retain(|(other, _), _| other != uid);
             self.rows.remotes.retain(|(other, _), _| other != uid);
             self.rows.leases.retain(|(other, subject), _| other != uid || *subject == Subject::INSTANCE);
-            self.rows.ready.retain(|(other, subject)| other != uid || *subject == Subject::INSTANCE);
+            self.rows.ready.retain(|(other, subject), _| other != uid || *subject == Subject::INSTANCE);
         }
         for key in &writes.lease_deletes {
             self.rows.leases.remove(key);
@@ -305,7 +305,7 @@ impl Coordinator {
         }
         for row in writes.ready {
             self.offers.push((row.uid, row.subject));
-            self.rows.ready.insert((row.uid, row.subject));
+            self.rows.ready.insert((row.uid, row.subject), row.ready_at);
         }
         for key in &writes.wait_deletes {
             self.rows.waits.remove(key);

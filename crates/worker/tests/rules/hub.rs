@@ -281,7 +281,7 @@ impl State {
         // As the real one: what nobody has claimed is offered again. A worker drops a task of what it still holds.
         if self.offered_at.elapsed() > OFFER_AGAIN {
             self.offered_at = Instant::now();
-            offers = self.co.rows.ready.iter().copied().collect();
+            offers = self.co.rows.ready.keys().copied().collect();
         }
         for (instance, subject) in &offers {
             let (instance, incarnation) = (*instance, INCARNATION);

@@ -93,7 +93,7 @@ pub struct SecretSources {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MetricsPage {
-    /// Address and port to serve `/metrics` and `/healthz` at. Default: not served.
+    /// Address and port to serve `/metrics`, `/healthz` and `/readyz` at, and nothing else. Default: not served.
     pub listen: Option<SocketAddr>,
 }
 

@@ -6,7 +6,7 @@ SELECT 1::smallint, instance, session, epoch, NULL::text, NULL::text, NULL::bigi
 FROM lease
 WHERE instance = ANY($1::uuid[]) AND subject = '\x00000000000000000000000000000000'
 UNION ALL
-SELECT 2::smallint, instance, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+SELECT 2::smallint, instance, NULL, ready_at, NULL, NULL, NULL, NULL, NULL, NULL
 FROM ready
 WHERE instance = ANY($2::uuid[]) AND subject = '\x00000000000000000000000000000000'
 UNION ALL

@@ -1,0 +1,43 @@
+//! Says whether store and broker answer, for the metrics: each coordinator of its own ways to them.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::Instant;
+
+use crate::shared::Shared;
+
+/// How often it looks at the broker's connections.
+const EVERY: Duration = Duration::from_secs(1);
+/// How often it asks the store.
+const ASK_EVERY: Duration = Duration::from_secs(5);
+/// How long the store may take.
+const WITHIN: Duration = Duration::from_secs(2);
+
+/// Runs until the coordinator stops.
+pub(crate) async fn run(shared: Arc<Shared>) {
+    let mut next = Instant::now();
+    loop {
+        broker(&shared);
+        if next <= Instant::now() {
+            next = Instant::now() + ASK_EVERY;
+            store(&shared).await;
+        }
+        tokio::time::sleep(EVERY).await;
+    }
+}
+
+fn broker(shared: &Shared) {
+    let health = shared.broker.health();
+    let health = health.borrow();
+    let metrics = &shared.metrics;
+    metrics.broker_up.set(i64::from(health.is_up()));
+    metrics.broker_blocked.set(i64::from(health.blocked));
+    metrics.broker_connections.set(i64::try_from(health.generation).unwrap_or(i64::MAX));
+}
+
+async fn store(shared: &Shared) {
+    let answered = tokio::time::timeout(WITHIN, shared.store.incarnation()).await;
+    let is_up = matches!(answered, Ok(Ok(_)));
+    shared.metrics.store_up.set(i64::from(is_up));
+    shared.metrics.store_failures.inc_by(u64::from(!is_up));
+}

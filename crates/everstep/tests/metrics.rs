@@ -1,0 +1,97 @@
+//! An embedded system shows both of its halves to Prometheus and to probes, and nothing else; a worker without a broker is alive and not
+//! ready. Not: what each metric counts, which is
+//! proved beside what counts it.
+#![cfg(all(feature = "embedded", feature = "metrics"))]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::net::SocketAddr;
+
+use everstep::{Error, Retry, Step, Workflow, embedded::Embedded};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+#[everstep::workflow]
+async fn pay(cx: Workflow, order: u32) -> Result<u32, Error> {
+    cx.step("charge", order, |step: Step, order: u32| async move {
+        if step.attempt() == 1 { Err(Error::failed("busy")) } else { Ok(order + 1) }
+    })
+    .retry(Retry::constant("1 ms").limit(2))
+    .await
+}
+
+async fn get(address: SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).await.unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await.unwrap();
+    text
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn both_halves_are_counted_by_workflow_and_step() {
+    let dir = tempfile::tempdir().unwrap();
+    let listen: SocketAddr = ([127, 0, 0, 1], 0).into();
+    let everstep = Embedded::open(dir.path().join("everstep.db"));
+    let everstep = everstep.workflow(pay).metrics(listen).start().await.unwrap();
+    let address = everstep.metrics_address().unwrap();
+    let order = everstep.start("pay", Some("o-1"), &1).await.unwrap();
+    assert_eq!(order.result::<u32>().await.unwrap(), 2);
+
+    let page = get(address, "/metrics").await;
+    for line in [
+        r#"everstep_instances_started_total{workflow="pay"} 1"#,
+        r#"everstep_instances_ended_total{status="complete",workflow="pay"} 1"#,
+        r#"everstep_instance_duration_seconds_count{workflow="pay"} 1"#,
+        r#"everstep_steps_ended_total{outcome="succeeded",step="charge",workflow="pay"} 1"#,
+        r#"everstep_step_retries_total{step="charge",workflow="pay"} 1"#,
+        r#"everstep_worker_attempts_started_total{step="charge",workflow="pay"} 2"#,
+        r#"everstep_worker_attempts_total{outcome="failed",step="charge",workflow="pay"} 1"#,
+        r#"everstep_worker_attempts_total{outcome="succeeded",step="charge",workflow="pay"} 1"#,
+        r#"everstep_worker_retries_total{step="charge",workflow="pay"} 1"#,
+        r#"everstep_worker_attempt_seconds_count{step="charge",workflow="pay"} 2"#,
+        "everstep_worker_session_up 1",
+        r#"everstep_decisions_total{answer="from_the_future"} 0"#,
+    ] {
+        assert!(page.lines().any(|shown| shown == line), "{line}: {page}");
+    }
+    let value = |name: &str| -> f64 {
+        let line = page.lines().find_map(|line| line.strip_prefix(name)).expect("it is shown");
+        line.trim().parse().unwrap()
+    };
+    assert!(value("everstep_worker_report_to_ack_seconds_count ") >= 1.0);
+    assert!(value("everstep_worker_poll_seconds_count ") >= 1.0);
+    assert!(value(r#"everstep_worker_step_busy_seconds_total{step="charge",workflow="pay"} "#) > 0.0);
+    let started = ["direct", "run"]
+        .map(|way| value(&format!("everstep_schedule_to_start_seconds_count{{way=\"{way}\"}} ")));
+    assert!(started.iter().sum::<f64>() >= 1.0, "{started:?}");
+
+    assert!(get(address, "/readyz").await.starts_with("HTTP/1.0 200"));
+    assert!(get(address, "/healthz").await.starts_with("HTTP/1.0 200"));
+    assert!(get(address, "/v1/default/instances").await.starts_with("HTTP/1.0 404"));
+    everstep.stop().await.unwrap();
+    assert!(TcpStream::connect(address).await.is_err(), "it stops with the system");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_whose_broker_is_away_is_alive_and_not_ready() {
+    let [listen, nobody] = [(); 2].map(|()| {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.local_addr().unwrap()
+    });
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let worker = everstep::fleet(format!("amqp://{nobody}/x")).workflow(pay).metrics(listen);
+    let running = tokio::spawn(worker.run_until(async move {
+        drop(stopped.await);
+    }));
+    while TcpStream::connect(listen).await.is_err() {
+        tokio::task::yield_now().await;
+    }
+    assert!(get(listen, "/healthz").await.starts_with("HTTP/1.0 200"));
+    let ready = get(listen, "/readyz").await;
+    assert!(ready.starts_with("HTTP/1.0 503"), "{ready}");
+    assert!(ready.ends_with("the broker is away, no coordinator answers its session\n"), "{ready}");
+    drop(stop);
+    running.await.unwrap().unwrap();
+}

@@ -1,0 +1,45 @@
+-- Every minute or more rarely, by one coordinator: open instances by status and reason, as StatusWord::derive says. Reads the side
+-- tables, never the heads: each open instance has a row in one of them. Of the waits at most $1 are read.
+-- Index: none, it reads whole tables.
+WITH held AS (
+    SELECT instance FROM lease WHERE subject = '\x00000000000000000000000000000000'
+), paused AS (
+    SELECT instance FROM control WHERE paused_at IS NOT NULL
+), asked AS (
+    SELECT instance FROM attention
+), runnable AS (
+    SELECT instance FROM ready WHERE subject = '\x00000000000000000000000000000000'
+), waiting AS (
+    SELECT w.instance, min(w.kind) AS first, max(w.kind) AS last
+    FROM (SELECT instance, kind FROM wait LIMIT $1::bigint) w
+    WHERE NOT EXISTS (SELECT FROM held h WHERE h.instance = w.instance)
+      AND NOT EXISTS (SELECT FROM paused p WHERE p.instance = w.instance)
+      AND NOT EXISTS (SELECT FROM asked a WHERE a.instance = w.instance)
+      AND NOT EXISTS (SELECT FROM runnable r WHERE r.instance = w.instance)
+    GROUP BY w.instance
+)
+SELECT CASE WHEN p.instance IS NULL THEN 'running' ELSE 'pausing' END, NULL::text, NULL::smallint, count(*)
+FROM held h LEFT JOIN paused p ON p.instance = h.instance
+GROUP BY 1
+UNION ALL
+SELECT 'attention', a.code, NULL, count(*)
+FROM attention a
+WHERE NOT EXISTS (SELECT FROM held h WHERE h.instance = a.instance)
+GROUP BY a.code
+UNION ALL
+SELECT CASE WHEN EXISTS (SELECT FROM lease l WHERE l.instance = p.instance) THEN 'pausing' ELSE 'paused' END, NULL, NULL, count(*)
+FROM paused p
+WHERE NOT EXISTS (SELECT FROM held h WHERE h.instance = p.instance)
+  AND NOT EXISTS (SELECT FROM asked a WHERE a.instance = p.instance)
+GROUP BY 1
+UNION ALL
+SELECT 'queued', NULL, NULL, count(*)
+FROM runnable r
+WHERE NOT EXISTS (SELECT FROM held h WHERE h.instance = r.instance)
+  AND NOT EXISTS (SELECT FROM asked a WHERE a.instance = r.instance)
+  AND NOT EXISTS (SELECT FROM paused p WHERE p.instance = r.instance)
+UNION ALL
+SELECT CASE WHEN w.last = 7 THEN 'attention' ELSE 'waiting' END, CASE WHEN w.last = 7 THEN 'unknown_outcome' END,
+       CASE WHEN w.last < 7 THEN w.first END, count(*)
+FROM waiting w
+GROUP BY 1, 2, 3

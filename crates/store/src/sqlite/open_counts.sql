@@ -1,0 +1,43 @@
+-- Open instances by status and reason; of the waits at most ?1 are read. As postgres/sql/open_counts.sql.
+WITH held AS (
+    SELECT uid FROM lease WHERE subject = zeroblob(16)
+), paused AS (
+    SELECT uid FROM control WHERE paused_at IS NOT NULL
+), asked AS (
+    SELECT uid FROM attention
+), runnable AS (
+    SELECT uid FROM ready WHERE subject = zeroblob(16)
+), waiting AS (
+    SELECT w.uid, min(w.kind) AS first, max(w.kind) AS last
+    FROM (SELECT uid, kind FROM wait LIMIT ?1) w
+    WHERE NOT EXISTS (SELECT 1 FROM held h WHERE h.uid = w.uid)
+      AND NOT EXISTS (SELECT 1 FROM paused p WHERE p.uid = w.uid)
+      AND NOT EXISTS (SELECT 1 FROM asked a WHERE a.uid = w.uid)
+      AND NOT EXISTS (SELECT 1 FROM runnable r WHERE r.uid = w.uid)
+    GROUP BY w.uid
+)
+SELECT CASE WHEN p.uid IS NULL THEN 'running' ELSE 'pausing' END, NULL, NULL, count(*)
+FROM held h LEFT JOIN paused p ON p.uid = h.uid
+GROUP BY 1
+UNION ALL
+SELECT 'attention', a.code, NULL, count(*)
+FROM attention a
+WHERE NOT EXISTS (SELECT 1 FROM held h WHERE h.uid = a.uid)
+GROUP BY a.code
+UNION ALL
+SELECT CASE WHEN EXISTS (SELECT 1 FROM lease l WHERE l.uid = p.uid) THEN 'pausing' ELSE 'paused' END, NULL, NULL, count(*)
+FROM paused p
+WHERE NOT EXISTS (SELECT 1 FROM held h WHERE h.uid = p.uid)
+  AND NOT EXISTS (SELECT 1 FROM asked a WHERE a.uid = p.uid)
+GROUP BY 1
+UNION ALL
+SELECT 'queued', NULL, NULL, count(*)
+FROM runnable r
+WHERE NOT EXISTS (SELECT 1 FROM held h WHERE h.uid = r.uid)
+  AND NOT EXISTS (SELECT 1 FROM asked a WHERE a.uid = r.uid)
+  AND NOT EXISTS (SELECT 1 FROM paused p WHERE p.uid = r.uid)
+UNION ALL
+SELECT CASE WHEN w.last = 7 THEN 'attention' ELSE 'waiting' END, CASE WHEN w.last = 7 THEN 'unknown_outcome' END,
+       CASE WHEN w.last < 7 THEN w.first END, count(*)
+FROM waiting w
+GROUP BY 1, 2, 3
