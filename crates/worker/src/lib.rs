@@ -48,5 +48,5 @@ mod worker;
 
 pub use error::Error;
 pub use metrics::Metrics;
-pub use settings::{Interceptor, Loops, OnStuck, Settings};
+pub use settings::{Interceptor, Loops, OnStuck, SessionIds, Settings};
 pub use worker::Worker;
