@@ -29,6 +29,9 @@ struct Args {
     /// Stops at the first seed that fails.
     #[arg(long)]
     first: bool,
+    /// Prints the hash of every run.
+    #[arg(long)]
+    hashes: bool,
     /// So many lines of the trace are shown of a seed that failed.
     #[arg(long, default_value_t = 40)]
     lines: usize,
@@ -69,6 +72,9 @@ fn many(args: &Args) -> ExitCode {
         (args.first && !sum.failed.is_empty()) || args.steps.is_some_and(|steps| sum.steps >= steps)
     };
     let done = |outcome: &Outcome| {
+        if args.hashes {
+            println!("{} {}", outcome.seed, outcome.hash);
+        }
         if let Some(failure) = outcome.failure(args.lines) {
             println!("{failure}\n");
         }

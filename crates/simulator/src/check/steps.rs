@@ -144,25 +144,23 @@ impl Allowed {
 
     fn check(&self, what: &str, effect: &Effect) -> Result<(), String> {
         let Effect { class, keys, times, past_a_freeze } = effect;
-        if keys.len() > 1 {
+        let keys: Vec<StepKey> = keys.iter().filter_map(|key| key.parse().ok()).collect();
+        // A run that begins again may come to its calls in another order, and their counts are a part of their keys.
+        let restarts = keys.iter().filter_map(|key| self.restarts.get(self.owners.get(key)?)).max().copied();
+        let runs = 1 + restarts.unwrap_or(0);
+        if keys.len() > runs as usize {
             return Err(format!("effect {what} was asked for under {} keys", keys.len()));
         }
+        let again: u32 = keys.iter().filter_map(|key| self.again.get(key)).sum();
         let most = match class {
-            Class::Keyed => 1,
+            Class::Keyed => runs,
             Class::Lookup => 1 + past_a_freeze,
-            Class::Once => self.once(keys.first().map_or("", String::as_str)),
+            // Once, once more for each time that a person said so, and once more for each time that all of it was run again.
+            Class::Once => runs + again,
         };
         if *times <= most {
             return Ok(());
         }
         Err(format!("effect {what} ({}) came {times} times, at most {most} are explained", class.word()))
-    }
-
-    /// Once, once more for each time that a person said so, and once more for each time that all of it was run again.
-    fn once(&self, key: &str) -> u32 {
-        let Ok(key) = key.parse() else { return 1 };
-        let again = self.again.get(&key).copied().unwrap_or(0);
-        let restarts = self.owners.get(&key).and_then(|uid| self.restarts.get(uid)).copied().unwrap_or(0);
-        1 + again + restarts
     }
 }

@@ -19,7 +19,7 @@ use everstep_engine::{
 };
 use everstep_protocol::{
     CoordinatorId, Incarnation, InstanceId, InstanceUid, Millis, Namespace, Run, SessionId, Timestamp, Token,
-    journal::Entry,
+    journal::{Entry, Fact, Outcome},
     message::{OpenSession, Running},
 };
 use everstep_store::{
@@ -147,7 +147,7 @@ impl fmt::Display for Written<'_> {
         }
         for row in &writes.journal {
             let call = row.entry.fact.call().map_or(String::new(), |call| format!(" {call}"));
-            let (position, word) = (row.entry.position, row.entry.fact.word());
+            let (position, word) = (row.entry.position, outcome(&row.entry.fact));
             write!(f, " {}.{}.{position}:{word}{call}", Short(row.uid), row.run)?;
         }
         for (uid, subject, lease) in &writes.leases {
@@ -170,6 +170,18 @@ impl fmt::Display for Written<'_> {
             writes.ready_deletes.len(),
             writes.wait_deletes.len()
         )
+    }
+}
+
+/// What an entry says, in a word.
+fn outcome(fact: &Fact) -> &'static str {
+    let Fact::Attempted(attempted) = fact else { return fact.word() };
+    match &attempted.outcome {
+        Outcome::Succeeded(_) => "succeeded",
+        Outcome::Failed { retry_at: Some(_), .. } => "failed, goes on",
+        Outcome::Failed { retry_at: None, .. } => "failed",
+        Outcome::Unknown { asks: true, .. } => "unknown, asks",
+        Outcome::Unknown { asks: false, .. } => "unknown",
     }
 }
 

@@ -124,8 +124,13 @@ impl Services {
     }
 
     /// Looks whether an effect has come.
-    pub(crate) fn look(&self, what: String) -> Option<String> {
-        (self.books.read().times(&what) > 0).then_some(what)
+    pub(crate) fn look(&self, step: &Step, what: String) -> Option<String> {
+        let mut books = self.books.read();
+        if books.times(&what) == 0 {
+            return None;
+        }
+        books.by_key.insert(step.idempotency_key().to_owned(), what.clone());
+        Some(what)
     }
 }
 

@@ -33,8 +33,8 @@ pub(crate) fn pooled(registry: Registry, services: &Services) -> Registry {
         });
     }
     let services = services.clone();
-    registry.function("find", move |_: Step, what: String| {
-        let found = services.look(what);
+    registry.function("find", move |step: Step, what: String| {
+        let found = services.look(&step, what);
         async move { Ok::<_, Error>(found) }
     })
 }
@@ -126,8 +126,8 @@ impl Run {
             Class::Keyed => call.timeout("40s"),
             Class::Lookup => {
                 let services = self.services.clone();
-                let look = move |_: Step, what: String| {
-                    let found = services.look(what);
+                let look = move |step: Step, what: String| {
+                    let found = services.look(&step, what);
                     async move { Ok::<_, Error>(found) }
                 };
                 call.look_first(look).visibility_lag("3s")

@@ -172,7 +172,7 @@ impl Outside {
                 message_id: planned.id.clone(),
             }),
         };
-        self.desks.any(&self.draws)?.start(request).await.ok()
+        patient(self.desks.any(&self.draws)?.start(request)).await?.ok()
     }
 
     async fn publishes(&self, planned: &Planned) -> Option<StartReply> {
@@ -222,7 +222,7 @@ impl Outside {
             id: EventId { app_id: String::new(), id: format!("{kind}-{number}") },
             payload: Payload::encode(&number).ok()?,
         };
-        self.desks.any(&self.draws)?.send_event(name(id), event).await.ok()
+        patient(self.desks.any(&self.draws)?.send_event(name(id), event)).await?.ok()
     }
 
     /// Resumes whoever has a token, or nobody.
@@ -239,7 +239,7 @@ impl Outside {
                     payload: Payload::from_trusted(number.to_string()),
                 };
                 match self.desks.any(&self.draws) {
-                    Some(desk) if desk.resume_hook(request).await.is_ok() => break,
+                    Some(desk) if matches!(patient(desk.resume_hook(request)).await, Some(Ok(_))) => break,
                     Some(_) | None => sleep(self.pause(1_000)).await,
                 }
             }
@@ -249,6 +249,11 @@ impl Outside {
     fn pause(&self, most: u64) -> Duration {
         Duration::from_millis(self.draws.draw(|draws: &mut Draws| draws.between(1, most)))
     }
+}
+
+/// The answer, if it comes in time: a coordinator that has died gives none.
+pub(super) async fn patient<T>(asking: impl Future<Output = T>) -> Option<T> {
+    tokio::time::timeout(PATIENCE, asking).await.ok()
 }
 
 fn text(token: u64) -> Token {

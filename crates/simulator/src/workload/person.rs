@@ -11,7 +11,10 @@ use everstep_protocol::{
 use everstep_store::{AskedView, AttentionFilter, AttentionView};
 use tokio::time::sleep;
 
-use super::{effects::Books, outside::Outside};
+use super::{
+    effects::Books,
+    outside::{Outside, patient},
+};
 use crate::faults::Faults;
 
 /// How often the list of questions is looked at.
@@ -37,15 +40,20 @@ impl Person {
             sleep(LOOKS_EVERY).await;
             number += 1;
             let Some(desk) = self.outside.desks.any(&self.outside.draws) else { continue };
-            let filter = AttentionFilter::default();
-            for asked in desk.store().attention(&filter, None, 50).await.unwrap_or_default() {
-                self.answers(&desk, &asked).await;
-            }
-            if self.faults.have_ceased() {
-                self.lets_go_on(&desk).await;
-            } else if self.interferes > 0 && self.draw(self.interferes) == 0 {
-                self.interferes(&desk, number).await;
-            }
+            // A desk whose coordinator has died gives no answer.
+            patient(self.looks(&desk, number)).await;
+        }
+    }
+
+    async fn looks(&self, desk: &Handle, number: u64) {
+        let filter = AttentionFilter::default();
+        for asked in desk.store().attention(&filter, None, 50).await.unwrap_or_default() {
+            self.answers(desk, &asked).await;
+        }
+        if self.faults.have_ceased() {
+            self.lets_go_on(desk).await;
+        } else if self.interferes > 0 && self.draw(self.interferes) == 0 {
+            self.interferes(desk, number).await;
         }
     }
 
