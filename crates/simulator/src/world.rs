@@ -6,7 +6,11 @@
 mod spawn;
 mod strike;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use everstep_broker::MemoryBroker;
 use everstep_protocol::{InstanceUid, Position, Run, journal::Entry};
@@ -166,7 +170,7 @@ impl World {
     }
 
     fn outside_is_done(&self) -> bool {
-        self.outside.as_ref().is_some_and(|outside| *outside.busy.borrow() == 0)
+        self.outside.as_ref().is_some_and(|outside| outside.busy.load(Ordering::Relaxed) == 0)
     }
 
     /// One turn for everybody.

@@ -2,7 +2,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -18,7 +21,7 @@ use everstep_protocol::{
     topology,
 };
 use serde_json::json;
-use tokio::{sync::watch, time::sleep};
+use tokio::{sync::Notify, time::sleep};
 
 use super::{TOKENS, TYPES, name, program::Program};
 use crate::{
@@ -74,8 +77,36 @@ pub(crate) struct Outside {
     pub(crate) watchers: Watchers,
     pub(crate) trace: Trace,
     /// How many of them have still something to do.
-    pub(crate) busy: Arc<watch::Sender<usize>>,
-    replies: Arc<watch::Sender<HashMap<String, StartReply>>>,
+    pub(crate) busy: Arc<AtomicUsize>,
+    replies: Arc<Replies>,
+}
+
+/// Answers to messages, by what they answer. Who waits is woken in the order of waiting, which a `watch` leaves to chance.
+#[derive(Debug, Default)]
+struct Replies {
+    heard: Mutex<HashMap<String, StartReply>>,
+    came: Notify,
+}
+
+impl Replies {
+    fn of(&self, id: &str) -> Option<StartReply> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner).get(id).cloned()
+    }
+
+    fn hear(&self, id: String, reply: StartReply) {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner).insert(id, reply);
+        self.came.notify_waiters();
+    }
+
+    async fn wait_for(&self, id: &str) -> StartReply {
+        loop {
+            let came = self.came.notified();
+            if let Some(reply) = self.of(id) {
+                return reply;
+            }
+            came.await;
+        }
+    }
 }
 
 impl Outside {
@@ -86,7 +117,7 @@ impl Outside {
         watchers: Watchers,
         trace: Trace,
     ) -> Self {
-        let (busy, replies) = (Arc::new(watch::Sender::new(0)), Arc::default());
+        let (busy, replies) = (Arc::default(), Arc::default());
         Self { broker, desks, draws, watchers, trace, busy, replies }
     }
 
@@ -101,11 +132,11 @@ impl Outside {
     }
 
     fn works(&self, work: impl Future<Output = ()> + Send + 'static) {
-        self.busy.send_modify(|busy| *busy += 1);
+        self.busy.fetch_add(1, Ordering::Relaxed);
         let busy = self.busy.clone();
         tokio::spawn(async move {
             work.await;
-            busy.send_modify(|busy| *busy -= 1);
+            busy.fetch_sub(1, Ordering::Relaxed);
         });
     }
 
@@ -126,7 +157,7 @@ impl Outside {
             if let (Some(to), Ok(reply)) =
                 (delivery.properties.correlation_id.clone(), serde_json::from_slice(&delivery.body))
             {
-                self.replies.send_modify(|replies| drop(replies.insert(to, reply)));
+                self.replies.hear(to, reply);
             }
             delivery.ack();
         }
@@ -192,14 +223,11 @@ impl Outside {
             persistent: true,
             ..Properties::default()
         });
-        let mut replies = self.replies.subscribe();
         let sent = self.broker.send_confirmed(vec![message], true).await.ok()?;
         if sent[..] != [Confirmation::Confirmed] {
             return None;
         }
-        let heard = replies.wait_for(|replies| replies.contains_key(&planned.id));
-        let heard = tokio::time::timeout(PATIENCE, heard).await.ok()?.ok()?;
-        heard.get(&planned.id).cloned()
+        patient(self.replies.wait_for(&planned.id)).await
     }
 
     /// Events of one type, one after the other.
