@@ -18,7 +18,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use tokio::sync::{mpsc, watch};
+use tokio::{
+    sync::{mpsc, watch},
+    time::Instant,
+};
 
 use self::state::{ConsumerId, State};
 use crate::consumer::{Consumer, SettleLane, Verdict};
@@ -35,7 +38,7 @@ pub struct MemoryBroker {
     connection: Arc<Connection>,
 }
 
-#[derive(Clone, Default)]
+#[derive(Clone)]
 struct Hub(Arc<Mutex<State>>);
 
 struct Connection {
@@ -58,7 +61,12 @@ impl Default for MemoryBroker {
 impl MemoryBroker {
     /// A new, empty broker and a first connection to it.
     pub fn new() -> Self {
-        Self::open(Hub::default())
+        Self::with_clock(Arc::new(Instant::now))
+    }
+
+    /// The same, with a clock of one's own, by which messages expire: for parties that do not share one runtime's.
+    pub fn with_clock(clock: Arc<dyn Fn() -> Instant + Send + Sync>) -> Self {
+        Self::open(Hub(Arc::new(Mutex::new(State::new(clock)))))
     }
 
     /// Another connection to the same broker, as another process would have.
@@ -80,6 +88,12 @@ impl MemoryBroker {
     /// Names of all queues, sorted.
     pub fn queues(&self) -> Vec<String> {
         self.hub.lock().queue_names()
+    }
+
+    /// Removes all queues and exchanges with all messages, as if a new, empty broker had taken the place of this one. Each
+    /// connection declares what it had declared when it is [restored](Self::restore) after a [cut](Self::cut).
+    pub fn wipe(&self) {
+        self.hub.lock().wipe();
     }
 
     /// Cuts this connection: unsettled deliveries go back, exclusive queues go, consumers hear
@@ -114,9 +128,7 @@ impl MemoryBroker {
 #[async_trait]
 impl Broker for MemoryBroker {
     async fn declare(&self, topology: Vec<Declaration>) -> Result<(), Error> {
-        let mut state = self.hub.lock();
-        state.check(self.connection.id)?;
-        topology.into_iter().try_for_each(|declaration| state.declare(declaration))
+        self.hub.lock().declare_all(self.connection.id, topology)
     }
 
     async fn send(&self, messages: Vec<Outgoing>) -> Result<(), Error> {

@@ -2,12 +2,17 @@
 
 use std::fmt;
 
-use everstep_protocol::InstanceUid;
+use everstep_protocol::{CoordinatorId, InstanceUid};
 
 /// Where it comes from. A test or a simulation brings its own, so that a run can be repeated: keys and draws follow from it.
 pub trait Chance: fmt::Debug + Send + Sync + 'static {
     /// An id that was never given before; later ones sort after earlier ones.
     fn instance(&self) -> InstanceUid;
+
+    /// The coordinator's own id, drawn once at its start.
+    fn coordinator(&self) -> CoordinatorId {
+        CoordinatorId::generate()
+    }
 
     /// 32 bytes that nobody can guess.
     fn seed(&self) -> [u8; 32];

@@ -132,7 +132,7 @@ impl Shared {
         let metrics = Metrics::new();
         let bound = Bound::new(settings.rejected_bytes, metrics.clone());
         let shared = Self {
-            id: CoordinatorId::generate(),
+            id: chance.coordinator(),
             incarnation,
             rules,
             settings,

@@ -50,5 +50,5 @@ mod worker;
 pub use error::Error;
 pub use metrics::{Metrics, described as described_metrics};
 pub use probe::Probe;
-pub use settings::{Interceptor, Loops, OnStuck, Settings};
+pub use settings::{Interceptor, Loops, OnStuck, SessionIds, Settings};
 pub use worker::Worker;

@@ -25,6 +25,7 @@ use crate::{
     metrics::Metrics,
     outbox::{Outbox, Parcel, transient},
     session::{Profile, Session},
+    settings::SessionIds,
     watch::{Polled, Watch},
     work::Input,
 };
@@ -59,6 +60,7 @@ pub(crate) enum Ending {
 pub(crate) struct Link {
     pub(crate) broker: Arc<dyn Broker>,
     pub(crate) profile: Profile,
+    pub(crate) session_ids: SessionIds,
     pub(crate) prefetch: u16,
     pub(crate) inbox_prefetch: u16,
     pub(crate) report_queues: u32,
@@ -87,7 +89,7 @@ impl Link {
         if let Err(error) = self.declare().await {
             return Ending::Refused(error);
         }
-        let mut session = Session::new(Instant::now());
+        let mut session = Session::new(self.session_ids.next(), Instant::now());
         let mut inbox = match self.inbox(&session).await {
             Ok(inbox) => inbox,
             Err(error) => return Ending::Refused(error),
@@ -109,7 +111,7 @@ impl Link {
                 () = sleep_until(deadline) => {}
                 incoming = inbox.next() => {
                     if self.take(incoming, &mut inbox, &mut session).await {
-                        session = Session::new(Instant::now());
+                        session = Session::new(self.session_ids.next(), Instant::now());
                         self.metrics.session_up.set(0);
                         self.tell(Input::SessionOver);
                         match self.inbox(&session).await {

@@ -37,9 +37,9 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(now: Instant) -> Self {
+    pub(crate) fn new(id: SessionId, now: Instant) -> Self {
         Self {
-            id: SessionId::generate(),
+            id,
             inbox: None,
             opened: None,
             open_resend: None,
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn w07_opening_is_repeated_until_it_is_answered() {
         let begin = Instant::now();
-        let mut session = Session::new(begin);
+        let mut session = Session::new(SessionId::generate(), begin);
         assert_eq!(session.deadline(), None);
         session.connected("inbox.1".to_owned(), begin);
         assert_eq!(session.open_due(begin + Duration::from_millis(999)), None);
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn w06_heartbeats_are_numbered_and_say_which_was_answered() {
         let begin = Instant::now();
-        let mut session = Session::new(begin);
+        let mut session = Session::new(SessionId::generate(), begin);
         session.connected("inbox".to_owned(), begin);
         assert!(session.heartbeat(account, begin).is_none());
         open(&mut session, begin);
@@ -207,7 +207,7 @@ mod tests {
     fn w09_without_an_inbox_nothing_is_said() {
         let begin = Instant::now();
         let at = |millis| begin + Duration::from_millis(millis);
-        let mut session = Session::new(begin);
+        let mut session = Session::new(SessionId::generate(), begin);
         session.connected("inbox.1".to_owned(), begin);
         open(&mut session, begin);
         assert!(session.heartbeat(account, begin).is_some());
@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn w12_a_heartbeat_says_when_the_work_loop_last_came_round() {
         let begin = Instant::now();
-        let mut session = Session::new(begin);
+        let mut session = Session::new(SessionId::generate(), begin);
         session.connected("inbox".to_owned(), begin);
         open(&mut session, begin);
         let (message, _) = session.heartbeat(account, begin).unwrap();
@@ -236,7 +236,7 @@ mod tests {
     fn w10_it_pauses_after_two_thirds_of_the_lease_and_goes_on_when_answered() {
         let begin = Instant::now();
         let at = |millis| begin + Duration::from_millis(millis);
-        let mut session = Session::new(begin);
+        let mut session = Session::new(SessionId::generate(), begin);
         session.connected("inbox".to_owned(), begin);
         open(&mut session, begin);
         session.heartbeat(account, begin);

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use everstep_protocol::{BuildName, Namespace, Pool, message::Grant};
+use everstep_protocol::{BuildName, Namespace, Pool, SessionId, message::Grant};
 use everstep_sdk::host::{StepFn, StepInfo};
 use tokio::runtime::Handle;
 
@@ -49,6 +49,8 @@ pub struct Settings {
     pub loops: Loops,
     /// What stands between the worker and the functions of steps: for tests. Default: nothing.
     pub interceptor: Option<Arc<dyn Interceptor>>,
+    /// Where the ids of its sessions come from: for runs that repeat. Default: a new one by time and chance.
+    pub session_ids: SessionIds,
     /// What happens when a body is stuck. Default: the process exits.
     pub on_stuck: OnStuck,
     /// Where the worker counts. Default: counters of its own.
@@ -73,6 +75,33 @@ pub trait Interceptor: fmt::Debug + Send + Sync {
 
     /// What runs for this attempt: `run` itself, something around it, or something else.
     fn attempt(&self, attempt: &StepInfo, run: StepFn) -> StepFn;
+}
+
+/// Gives each session of a worker its id, which must be one that no session ever had.
+#[derive(Clone)]
+pub struct SessionIds(Arc<dyn Fn() -> SessionId + Send + Sync>);
+
+impl SessionIds {
+    /// They come from here.
+    pub fn new(next: impl Fn() -> SessionId + Send + Sync + 'static) -> Self {
+        Self(Arc::new(next))
+    }
+
+    pub(crate) fn next(&self) -> SessionId {
+        (self.0)()
+    }
+}
+
+impl Default for SessionIds {
+    fn default() -> Self {
+        Self::new(SessionId::generate)
+    }
+}
+
+impl fmt::Debug for SessionIds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionIds").finish_non_exhaustive()
+    }
 }
 
 /// What happens after everything but the stuck instance was given back (rule W12).
@@ -103,6 +132,7 @@ impl Default for Settings {
             link_runtime: None,
             loops: Loops::Threads,
             interceptor: None,
+            session_ids: SessionIds::default(),
             on_stuck: OnStuck::ExitProcess,
             metrics: Metrics::default(),
         }

@@ -161,6 +161,7 @@ impl Worker {
         let link = Link {
             broker,
             profile,
+            session_ids: settings.session_ids,
             inbox_prefetch: settings.inbox_prefetch,
             prefetch: settings.prefetch.min(u16::try_from(settings.instances).unwrap_or(u16::MAX)),
             report_queues: settings.report_queues,

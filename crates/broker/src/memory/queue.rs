@@ -1,6 +1,7 @@
 //! One queue: its messages in order, and who sits on it.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -9,12 +10,16 @@ use super::state::ConsumerId;
 use crate::Message;
 use crate::topology::QueueDeclaration;
 
+/// Tells the time by which messages expire.
+pub(super) type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
+
 pub(super) struct Queue {
     pub(super) declaration: QueueDeclaration,
     pub(super) ready: VecDeque<Stored>,
     /// In order of arrival; rotated to spread messages, unless only the first is active.
     pub(super) consumers: VecDeque<ConsumerId>,
     last_position: u64,
+    clock: Clock,
 }
 
 pub(super) struct Stored {
@@ -25,13 +30,13 @@ pub(super) struct Stored {
 }
 
 impl Queue {
-    pub(super) fn new(declaration: QueueDeclaration) -> Self {
-        Self { declaration, ready: VecDeque::new(), consumers: VecDeque::new(), last_position: 0 }
+    pub(super) fn new(declaration: QueueDeclaration, clock: Clock) -> Self {
+        Self { declaration, ready: VecDeque::new(), consumers: VecDeque::new(), last_position: 0, clock }
     }
 
     pub(super) fn push(&mut self, message: Message, expiration_ms: Option<u32>) {
         self.last_position += 1;
-        let expires_at = expiration_ms.map(|ms| Instant::now() + Duration::from_millis(ms.into()));
+        let expires_at = expiration_ms.map(|ms| (self.clock)() + Duration::from_millis(ms.into()));
         self.ready.push_back(Stored { position: self.last_position, message, expires_at });
     }
 
@@ -48,7 +53,7 @@ impl Queue {
 
     pub(super) fn drop_expired(&mut self) {
         while let Some(expires_at) = self.ready.front().and_then(|stored| stored.expires_at) {
-            if Instant::now() < expires_at {
+            if (self.clock)() < expires_at {
                 return;
             }
             self.ready.pop_front();

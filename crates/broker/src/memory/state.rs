@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::queue::{Queue, Stored};
+use super::queue::{Clock, Queue, Stored};
 use super::routing::Exchanges;
 use crate::consumer::{Delivery, Incoming, Settle, SettleLane, Verdict};
 use crate::topology::{Consume, Declaration, QueueDeclaration, QueueKind, Source};
@@ -17,18 +17,20 @@ use crate::{Error, Message, Outgoing};
 pub(super) type ConsumerId = u64;
 type ConnectionId = u64;
 
-#[derive(Default)]
 pub(super) struct State {
     queues: HashMap<String, Queue>,
     exchanges: Exchanges,
     consumers: BTreeMap<ConsumerId, Consumer>,
     connections: HashMap<ConnectionId, Connection>,
     last_id: u64,
+    clock: Clock,
 }
 
 struct Connection {
     up: bool,
     generation: u64,
+    /// What was declared here, to be declared again after each cut.
+    declared: Vec<Declaration>,
 }
 
 struct Consumer {
@@ -50,6 +52,17 @@ impl Consumer {
 }
 
 impl State {
+    pub(super) fn new(clock: Clock) -> Self {
+        Self {
+            queues: HashMap::new(),
+            exchanges: Exchanges::default(),
+            consumers: BTreeMap::new(),
+            connections: HashMap::new(),
+            last_id: 0,
+            clock,
+        }
+    }
+
     fn next_id(&mut self) -> u64 {
         self.last_id += 1;
         self.last_id
@@ -57,7 +70,7 @@ impl State {
 
     pub(super) fn open_connection(&mut self) -> (u64, u64) {
         let (id, generation) = (self.next_id(), self.next_id());
-        self.connections.insert(id, Connection { up: true, generation });
+        self.connections.insert(id, Connection { up: true, generation, declared: Vec::new() });
         (id, generation)
     }
 
@@ -69,7 +82,20 @@ impl State {
         }
     }
 
-    pub(super) fn declare(&mut self, declaration: Declaration) -> Result<(), Error> {
+    /// Declares, now and after each cut. What cannot be declared now is remembered all the same.
+    pub(super) fn declare_all(&mut self, id: ConnectionId, topology: Vec<Declaration>) -> Result<(), Error> {
+        if let Some(connection) = self.connections.get_mut(&id) {
+            for declaration in &topology {
+                if !connection.declared.contains(declaration) {
+                    connection.declared.push(declaration.clone());
+                }
+            }
+        }
+        self.check(id)?;
+        topology.into_iter().try_for_each(|declaration| self.declare(declaration))
+    }
+
+    fn declare(&mut self, declaration: Declaration) -> Result<(), Error> {
         match declaration {
             Declaration::Exchange { name } => self.exchanges.declare(name),
             Declaration::Queue(queue) if queue.kind == QueueKind::Exclusive => {
@@ -94,7 +120,7 @@ impl State {
             }
             Some(_) => {}
             None => {
-                self.queues.insert(name.clone(), Queue::new(declaration));
+                self.queues.insert(name.clone(), Queue::new(declaration, self.clock.clone()));
             }
         }
         let waiting = |consumer: &&Consumer| {
@@ -177,7 +203,7 @@ impl State {
     /// Puts a consumer on its queue, if that exists and its connection is up.
     fn attach(&mut self, id: ConsumerId) {
         let Some(consumer) = self.consumers.get(&id) else { return };
-        let Some(Connection { up: true, generation }) = self.connections.get(&consumer.connection) else {
+        let Some(Connection { up: true, generation, .. }) = self.connections.get(&consumer.connection) else {
             return;
         };
         let name = consumer.consume.queue.actual_name(*generation);
@@ -320,16 +346,45 @@ impl State {
     }
 
     /// The new generation; `None` if it was not cut.
-    pub(super) fn restore(&mut self, connection: ConnectionId) -> Option<u64> {
+    pub(super) fn restore(&mut self, id: ConnectionId) -> Option<u64> {
         let generation = self.next_id();
-        match self.connections.get_mut(&connection) {
-            Some(connection) if !connection.up => *connection = Connection { up: true, generation },
+        match self.connections.get_mut(&id) {
+            Some(connection) if !connection.up => {
+                connection.up = true;
+                connection.generation = generation;
+                self.declare_again(id);
+            }
             Some(_) | None => return None,
         }
-        for id in self.consumers_of(connection) {
+        for id in self.consumers_of(id) {
             self.attach(id);
         }
         Some(generation)
+    }
+
+    fn declare_again(&mut self, id: ConnectionId) {
+        let declared = self.connections.get(&id).map(|connection| connection.declared.clone());
+        for declaration in declared.unwrap_or_default() {
+            // A removal was for what was there then.
+            if !matches!(declaration, Declaration::DeleteQueue { .. })
+                && let Err(error) = self.declare(declaration)
+            {
+                tracing::warn!(%error, "cannot declare again");
+            }
+        }
+    }
+
+    /// All queues and exchanges go, with what is in them.
+    pub(super) fn wipe(&mut self) {
+        for id in self.consumers.keys().copied().collect::<Vec<_>>() {
+            let Some(consumer) = self.consumers.get_mut(&id) else { continue };
+            consumer.unsettled.clear();
+            if consumer.queue.take().is_some() {
+                announce(consumer, Incoming::Disconnected);
+            }
+        }
+        self.queues.clear();
+        self.exchanges = Exchanges::default();
     }
 
     pub(super) fn close(&mut self, connection: ConnectionId) {

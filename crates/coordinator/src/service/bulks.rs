@@ -26,6 +26,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     let handle = Handle { shared: Arc::clone(&shared) };
     loop {
         tokio::select! {
+            biased;
             () = tokio::time::sleep(EVERY) => {}
             () = shared.bulks.notified() => {}
         }

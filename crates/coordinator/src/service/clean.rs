@@ -18,6 +18,7 @@ const INSTANCES: u32 = 100;
 pub(crate) async fn run(shared: Arc<Shared>) {
     loop {
         tokio::select! {
+            biased;
             () = tokio::time::sleep(EVERY) => {}
             () = shared.sweep.notified() => {}
         }

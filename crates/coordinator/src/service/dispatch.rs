@@ -24,6 +24,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             tracing::warn!(%error, "ready rows were not offered; tried again at once");
         }
         tokio::select! {
+            biased;
             () = tokio::time::sleep(EVERY) => {}
             () = shared.backlog.notified() => tokio::time::sleep(Duration::from_millis(20)).await,
         }

@@ -30,6 +30,7 @@ const EVERY: Duration = Duration::from_secs(1);
 pub(crate) async fn run(shared: Arc<Shared>) {
     loop {
         let told = tokio::select! {
+            biased;
             () = shared.mail.notified() => true,
             () = tokio::time::sleep(EVERY) => false,
         };

@@ -32,6 +32,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     loop {
         let pause = timers.turn(&shared).await;
         tokio::select! {
+            biased;
             () = tokio::time::sleep(pause) => {}
             () = shared.near_changed.notified() => {}
         }

@@ -36,6 +36,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         }
         hand_on(&shared).await;
         tokio::select! {
+            biased;
             () = tokio::time::sleep(EVERY) => {}
             () = shared.orphans.notified() => {}
         }

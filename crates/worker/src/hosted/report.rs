@@ -99,7 +99,10 @@ impl Hosted {
         }
         let withdrawn = std::mem::take(&mut self.told.withdrawn);
         let mut items: Vec<_> = withdrawn.into_iter().map(LedgerItem::Withdraw).collect();
-        items.extend(self.replay.next_settled().into_iter().map(settled));
+        // What came of one that has ended is known, and on its way to the record.
+        let mut settles = self.replay.next_settled();
+        settles.retain(|settled| !self.reports.tell(&settled.intended.call, settled.intended.attempt));
+        items.extend(settles.into_iter().map(settled));
         if !self.hold && matches!(self.life, Life::Waiting(..)) {
             let intents = std::mem::take(&mut self.told.intents);
             let intents = intents.into_iter().filter_map(|number| self.calls.get(&number));

@@ -2,7 +2,10 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use everstep_protocol::message::{Report, Taken, Then};
+use everstep_protocol::{
+    Attempt, Call,
+    message::{AttemptEnd, Report, Taken, Then},
+};
 use tokio::time::Instant;
 
 use super::Finish;
@@ -35,6 +38,12 @@ impl Reports {
 
     pub(super) fn is_empty(&self) -> bool {
         self.unanswered.is_empty()
+    }
+
+    /// A report that is unanswered says what came of this attempt.
+    pub(super) fn tell(&self, call: &Call, attempt: Attempt) -> bool {
+        let is_it = |end: &AttemptEnd| end.call == *call && end.attempt == attempt;
+        self.unanswered.iter().any(|report| report.results.iter().any(is_it))
     }
 
     /// A fold, suspend, end or park is unanswered: nothing may move until it is.

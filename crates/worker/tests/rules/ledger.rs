@@ -365,6 +365,26 @@ fn l07_the_loser_of_a_race_is_recorded_without_a_question() {
     assert!(rig.co.end(rig.uid).is_some());
 }
 
+/// It had ended when it lost, and its report was under way: one outcome is recorded, the one that is known.
+#[test]
+fn l07_what_came_of_the_loser_of_a_race_is_recorded_once() {
+    let log = Log::default();
+    let mut rig = Rig::held(race(&log));
+    let win = rig.orders.iter().position(|order| order.info.name.as_str() == "win").unwrap();
+    let (win, pay) = (rig.orders.remove(win).unwrap(), rig.orders.pop_front().unwrap());
+    let output = || Ok(Payload::from_text("7").unwrap());
+    // Two outcomes, each in a report of its own; the body sees the winner while the other's has no answer yet.
+    rig.finish(&win, output());
+    rig.turn();
+    rig.finish(&pay, output());
+    rig.turn();
+    rig.flush();
+    assert_eq!(rig.output::<u32>(), 7);
+    let words: Vec<_> = rig.words().into_iter().filter(|word| word.starts_with("pay1 1")).collect();
+    assert_eq!(words.len(), 1, "{words:?}");
+    assert!(!words[0].contains("unknown"), "{words:?}");
+}
+
 /// The body ends while it runs: the end does not hide that.
 #[test]
 fn l07_an_end_records_what_still_ran() {

@@ -1,0 +1,204 @@
+//! Checkers: each watches all that happens in a run and says what must never be. They know nothing of the workload.
+//!
+//! | checker | says |
+//! | --- | --- |
+//! | `starts` | an accepted start is there at the end, and there is one instance of it |
+//! | `writer` | at any commit at most one holder; what a holder reports is taken from the holder alone; epochs only grow |
+//! | `journal` | journals only grow, without gaps; an outcome is recorded once and never changes |
+//! | `steps` | a completed step is not run again; each effect is there once, or a person was asked |
+//! | `events` | events and payloads come in order, each to one call |
+//! | `hooks` | a token has one owner; whoever is told that it owns one does |
+//! | `moves` | every open instance has a reason to move, and at rest none is open |
+//! | `replay` | a journal, fed to the code again, comes to the same end |
+
+mod events;
+mod hooks;
+mod journal;
+mod moves;
+mod replay;
+mod starts;
+mod steps;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use everstep_engine::{Writes, batch::Loaded, head::Head, start::NameKey};
+use everstep_protocol::{
+    Call, InstanceId, InstanceUid, Run, SessionId, StepKey, Timestamp, WorkflowName,
+    journal::{Entry, Fact},
+};
+use everstep_sdk::Registry;
+use everstep_store::InstanceView;
+
+use crate::workload::effects::Counted;
+
+/// One transaction that was committed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Commit {
+    /// Which process.
+    pub(crate) by: String,
+    pub(crate) now: Timestamp,
+    /// The heads that it found.
+    pub(crate) heads: HashMap<InstanceUid, Head>,
+    pub(crate) writes: Writes,
+}
+
+impl Commit {
+    pub(crate) fn before(by: String, loaded: &Loaded) -> Self {
+        Self { by, now: loaded.now, heads: loaded.heads.clone(), writes: Writes::default() }
+    }
+}
+
+/// A step's function is about to be called.
+#[derive(Clone, Debug)]
+pub(crate) struct Attempting {
+    pub(crate) workflow: WorkflowName,
+    pub(crate) id: InstanceId,
+    pub(crate) call: Call,
+    pub(crate) key: StepKey,
+    /// The session of the process that calls it.
+    pub(crate) session: Option<SessionId>,
+}
+
+/// What happens in a run.
+#[derive(Debug)]
+pub(crate) enum Seen<'a> {
+    /// A transaction was committed.
+    Committed(&'a Commit),
+    /// A step begins somewhere.
+    Attempting(&'a Attempting),
+    /// A producer was told that its start is accepted.
+    Accepted(&'a NameKey),
+    /// All instances, at a moment in between.
+    Audited(&'a [InstanceView]),
+}
+
+/// The end of a run.
+#[derive(Debug)]
+pub(crate) struct Rest<'a> {
+    /// Where the effects of steps were counted.
+    pub(crate) effects: &'a Counted,
+    pub(crate) instances: &'a [InstanceView],
+    pub(crate) journals: &'a BTreeMap<(InstanceUid, Run), Vec<Entry>>,
+    /// The code, to replay journals.
+    pub(crate) registry: &'a Registry,
+}
+
+/// Watches a run. An error says what must not have been, in words.
+pub(crate) trait Checker: Send {
+    fn name(&self) -> &'static str;
+    fn sees(&mut self, seen: &Seen<'_>) -> Result<(), String>;
+    fn at_rest(&mut self, rest: &Rest<'_>) -> Result<(), String>;
+}
+
+/// What must not have been, and who found it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Breach {
+    pub checker: &'static str,
+    pub what: String,
+}
+
+impl fmt::Display for Breach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.checker, self.what)
+    }
+}
+
+/// All checkers of a run.
+#[derive(Clone)]
+pub(crate) struct Watchers(Arc<Mutex<Watching>>);
+
+struct Watching {
+    checkers: Vec<Box<dyn Checker>>,
+    breach: Option<Breach>,
+    tally: Tally,
+}
+
+/// What was seen in a run, for the report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    pub commits: u64,
+    /// Steps, remote ones and compensations too, with an outcome.
+    pub steps: u64,
+    /// Questions that a person was asked.
+    pub asked: u64,
+}
+
+impl Watchers {
+    pub(crate) fn new() -> Self {
+        let checkers: Vec<Box<dyn Checker>> = vec![
+            Box::<starts::Starts>::default(),
+            Box::<writer::Writer>::default(),
+            Box::<journal::Journal>::default(),
+            Box::<steps::Steps>::default(),
+            Box::<events::Events>::default(),
+            Box::<hooks::Hooks>::default(),
+            Box::<moves::Moves>::default(),
+            Box::<replay::Replay>::default(),
+        ];
+        Self(Arc::new(Mutex::new(Watching { checkers, breach: None, tally: Tally::default() })))
+    }
+
+    pub(crate) fn see(&self, seen: &Seen<'_>) {
+        let mut watching = self.lock();
+        if let Seen::Committed(commit) = seen {
+            watching.tally.count(commit);
+        }
+        watching.ask(|checker| checker.sees(seen));
+    }
+
+    pub(crate) fn rest(&self, rest: &Rest<'_>) {
+        self.lock().ask(|checker| checker.at_rest(rest));
+    }
+
+    /// Something that no checker but the world itself has seen.
+    pub(crate) fn breach(&self, checker: &'static str, what: String) {
+        self.lock().breach.get_or_insert(Breach { checker, what });
+    }
+
+    pub(crate) fn breached(&self) -> Option<Breach> {
+        self.lock().breach.clone()
+    }
+
+    pub(crate) fn tally(&self) -> Tally {
+        self.lock().tally
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Watching> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Watchers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watchers").field("breach", &self.breached()).finish_non_exhaustive()
+    }
+}
+
+impl Watching {
+    fn ask(&mut self, ask: impl Fn(&mut dyn Checker) -> Result<(), String>) {
+        for checker in &mut self.checkers {
+            if let Err(what) = ask(checker.as_mut()) {
+                self.breach.get_or_insert(Breach { checker: checker.name(), what });
+            }
+        }
+    }
+}
+
+impl Tally {
+    fn count(&mut self, commit: &Commit) {
+        self.commits += 1;
+        for row in &commit.writes.journal {
+            if let Fact::Attempted(attempted) = &row.entry.fact {
+                self.steps += u64::from(!attempted.goes_on());
+                self.asked += u64::from(attempted.goes_on() && attempted.retry_at().is_none());
+            }
+        }
+    }
+}

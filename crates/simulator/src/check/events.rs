@@ -1,0 +1,82 @@
+//! Events and payloads of hooks: each in the order of its type, none passed over, each to one call of a run.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use everstep_protocol::{EventType, InstanceUid, Run, journal::Fact};
+
+use super::{Checker, Commit, Rest, Seen};
+
+#[derive(Debug, Default)]
+pub(super) struct Events {
+    mailboxes: HashMap<InstanceUid, Mailbox>,
+}
+
+#[derive(Debug, Default)]
+struct Mailbox {
+    /// What was accepted, with its type.
+    accepted: BTreeMap<u64, EventType>,
+    /// What went to a call, in any run.
+    delivered: HashSet<u64>,
+    /// The same in one run.
+    by_run: HashSet<(Run, u64)>,
+}
+
+impl Mailbox {
+    fn deliver(&mut self, run: Run, sequence: u64, kind: &EventType) -> Result<(), String> {
+        match self.accepted.get(&sequence) {
+            None => return Err(format!("event {sequence} was delivered and never accepted")),
+            Some(accepted) if accepted != kind => {
+                return Err(format!("event {sequence} was accepted as {accepted} and delivered as {kind}"));
+            }
+            Some(_) => {}
+        }
+        if !self.by_run.insert((run, sequence)) {
+            return Err(format!("event {sequence} was delivered twice in run {run}"));
+        }
+        let passed_over =
+            |(earlier, of): &(&u64, &EventType)| *of == kind && !self.delivered.contains(earlier);
+        if let Some((earlier, _)) = self.accepted.range(..sequence).find(passed_over) {
+            return Err(format!("event {sequence} of type {kind} was delivered before event {earlier}"));
+        }
+        self.delivered.insert(sequence);
+        Ok(())
+    }
+}
+
+impl Events {
+    fn committed(&mut self, commit: &Commit) -> Result<(), String> {
+        for (uid, row) in &commit.writes.events {
+            let mailbox = self.mailboxes.entry(*uid).or_default();
+            if mailbox.accepted.insert(row.sequence, row.event.kind.clone()).is_some() {
+                return Err(format!("event {} of {uid} was accepted twice", row.sequence));
+            }
+        }
+        for row in &commit.writes.journal {
+            let (sequence, kind) = match &row.entry.fact {
+                Fact::Delivered(delivered) => (delivered.sequence, delivered.kind.clone()),
+                Fact::Received(received) => (received.sequence, EventType::of_hook(received.hook)),
+                _ => continue,
+            };
+            let mailbox = self.mailboxes.entry(row.uid).or_default();
+            mailbox.deliver(row.run, sequence, &kind).map_err(|what| format!("{what}, of {}", row.uid))?;
+        }
+        Ok(())
+    }
+}
+
+impl Checker for Events {
+    fn name(&self) -> &'static str {
+        "events"
+    }
+
+    fn sees(&mut self, seen: &Seen<'_>) -> Result<(), String> {
+        match seen {
+            Seen::Committed(commit) => self.committed(commit),
+            Seen::Attempting(_) | Seen::Accepted(_) | Seen::Audited(_) => Ok(()),
+        }
+    }
+
+    fn at_rest(&mut self, _rest: &Rest<'_>) -> Result<(), String> {
+        Ok(())
+    }
+}

@@ -1,0 +1,60 @@
+//! Every open instance has a reason to move: somebody holds it, it is about to be offered, something will wake it, or a person is
+//! asked. At rest, none is open.
+
+use everstep_engine::status::StatusWord;
+use everstep_store::InstanceView;
+
+use super::{Checker, Rest, Seen};
+
+#[derive(Debug, Default)]
+pub(super) struct Moves;
+
+fn has_reason(view: &InstanceView) -> bool {
+    view.holder.is_some()
+        || view.ready_at.is_some()
+        || view.waits > 0
+        || view.parked.is_some()
+        || matches!(view.status, StatusWord::Paused | StatusWord::Pausing)
+}
+
+fn is_open(view: &InstanceView) -> bool {
+    view.ended_at.is_none()
+}
+
+/// What is known of an instance, for people.
+pub(super) fn said(view: &InstanceView) -> String {
+    let waits: Vec<_> =
+        view.waiting.iter().map(|wait| format!("{} until {:?}", wait.call, wait.due_at)).collect();
+    let (name, status, at) = (format!("{}/{}", view.workflow, view.id), view.status.word(), view.position);
+    let holder = view.holder.as_ref().map(|(session, ..)| *session);
+    format!(
+        "{name} ({}) run {} is {status} at {at}, held by {holder:?}, ready {:?}, parked {:?}, waits for [{}]",
+        view.uid,
+        view.run,
+        view.ready_at,
+        view.parked,
+        waits.join(", ")
+    )
+}
+
+impl Checker for Moves {
+    fn name(&self) -> &'static str {
+        "moves"
+    }
+
+    fn sees(&mut self, seen: &Seen<'_>) -> Result<(), String> {
+        let Seen::Audited(views) = seen else { return Ok(()) };
+        match views.iter().find(|view| is_open(view) && !has_reason(view)) {
+            Some(view) => Err(format!("nothing will ever move {}", said(view))),
+            None => Ok(()),
+        }
+    }
+
+    fn at_rest(&mut self, rest: &Rest<'_>) -> Result<(), String> {
+        let open: Vec<_> = rest.instances.iter().filter(|view| is_open(view)).map(said).collect();
+        if open.is_empty() {
+            return Ok(());
+        }
+        Err(format!("long after the last fault {} are open: {}", open.len(), open.join("; ")))
+    }
+}

@@ -1,0 +1,266 @@
+//! The way of one process to the store, which all share. Whatever is committed is shown to the checkers.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use everstep_engine::{
+    Status,
+    account::Kept,
+    batch::Loaded,
+    bulk::{Bulk, Progress},
+    hook::ReplyKey,
+    rows::Needs,
+    start::NameKey,
+};
+use everstep_protocol::{
+    CoordinatorId, Incarnation, InstanceId, InstanceUid, Millis, Namespace, Run, SessionId, Timestamp, Token,
+    journal::{Entry, Fact, Outcome},
+    message::{OpenSession, Running},
+};
+use everstep_store::{
+    AttentionCount, AttentionFilter, AttentionMark, AttentionView, BulkRow, Bulks, Cursor, Decide, Due,
+    Error, ErrorKind, Filter, Heard, HookView, InstanceView, Instances, Mail, Offers, Orphan, OutboxRow,
+    Page, Queue, Range, Records, Rejected, RejectedView, Replied, Schedule, Session, Sessions, StepOver,
+    Views, sqlite::SqliteStore,
+};
+
+use crate::{
+    check::{Commit, Seen, Watchers},
+    faults::{Faults, Kind},
+    life::Life,
+};
+
+/// The store, with faults on the way to it.
+#[derive(Debug)]
+pub(crate) struct FaultyStore {
+    pub(crate) inner: Arc<SqliteStore>,
+    pub(crate) life: Arc<Life>,
+    pub(crate) watchers: Watchers,
+}
+
+impl FaultyStore {
+    /// One call: the process may die before and after, the store may be away, refuse, or have its answer lost.
+    async fn call<T>(
+        &self,
+        doing: &'static str,
+        call: impl Future<Output = Result<T, Error>> + Send,
+    ) -> Result<T, Error> {
+        let faults = &self.life.faults;
+        self.life.passes(doing).await;
+        self.takes_its_time().await;
+        if faults.is_store_away() {
+            let millis = faults.draw(|draws| draws.between(1, 300));
+            tokio::time::sleep(Duration::from_millis(millis)).await;
+            return Err(unavailable(doing, "the store is away"));
+        }
+        if faults.comes(Kind::Refuse) {
+            return Err(unavailable(doing, "the store refused"));
+        }
+        let answer = call.await;
+        self.life.passes("after the store has answered").await;
+        self.takes_its_time().await;
+        if faults.comes(Kind::AnswerLost) {
+            self.life.note(format_args!("never hears of {doing}"));
+            return Err(unavailable(doing, "the answer was lost"));
+        }
+        answer
+    }
+
+    async fn takes_its_time(&self) {
+        if self.life.faults.comes(Kind::Slow) {
+            let millis = self.life.faults.draw(|draws| {
+                if draws.once_in(50) { draws.between(100, 4_000) } else { draws.between(1, 30) }
+            });
+            tokio::time::sleep(Duration::from_millis(millis)).await;
+        }
+    }
+}
+
+fn unavailable(doing: &'static str, reason: &str) -> Error {
+    Error::new(ErrorKind::Unavailable, doing, reason)
+}
+
+/// Some heads are locked by another transaction.
+fn lock_some(faults: &Faults, loaded: &mut Loaded) {
+    let mut heads: Vec<_> = loaded.heads.keys().copied().collect();
+    heads.sort_unstable();
+    for uid in heads {
+        if faults.comes(Kind::Elsewhere) {
+            loaded.heads.remove(&uid);
+            loaded.elsewhere.insert(uid);
+        }
+    }
+}
+
+#[async_trait]
+impl Instances for FaultyStore {
+    async fn incarnation(&self) -> Result<Incarnation, Error> {
+        self.call("reading the incarnation", self.inner.incarnation()).await
+    }
+
+    async fn transact(&self, needs: Needs, decide: Decide) -> Result<Vec<StepOver>, Error> {
+        let staged = Arc::new(Mutex::new(None));
+        let (stage, faults, by) = (staged.clone(), self.life.faults.clone(), self.life.name.clone());
+        let decide: Decide = Box::new(move |mut loaded| {
+            lock_some(&faults, &mut loaded);
+            let mut commit = Commit::before(by, &loaded);
+            let writes = decide(loaded);
+            commit.writes = writes.clone();
+            *stage.lock().unwrap_or_else(PoisonError::into_inner) = Some(commit);
+            writes
+        });
+        let commits = async {
+            let over = self.inner.transact(needs, decide).await?;
+            let commit = staged.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(commit) = commit.filter(|commit| !commit.writes.is_empty()) {
+                self.life.note(format_args!("{}", Written(&commit)));
+                self.watchers.see(&Seen::Committed(&commit));
+            }
+            Ok(over)
+        };
+        self.call("a transaction", commits).await
+    }
+
+    async fn journal(&self, ranges: Vec<Range>, bytes_max: usize) -> Result<Vec<Vec<Entry>>, Error> {
+        self.call("reading journals", self.inner.journal(ranges, bytes_max)).await
+    }
+
+    async fn find(&self, name: &NameKey) -> Result<Option<InstanceUid>, Error> {
+        self.call("finding an instance", self.inner.find(name)).await
+    }
+}
+
+/// What a commit wrote, for the trace.
+struct Written<'a>(&'a Commit);
+
+impl fmt::Display for Written<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let writes = &self.0.writes;
+        write!(f, "commits")?;
+        for head in &writes.created {
+            write!(f, " +{}/{}", head.workflow, head.id)?;
+        }
+        for row in &writes.journal {
+            let call = row.entry.fact.call().map_or(String::new(), |call| format!(" {call}"));
+            let (position, word) = (row.entry.position, outcome(&row.entry.fact));
+            write!(f, " {}.{}.{position}:{word}{call}", Short(row.uid), row.run)?;
+        }
+        for (uid, subject, lease) in &writes.leases {
+            let step = if subject.call().is_some() { " step" } else { "" };
+            write!(
+                f,
+                " {}{step} leased to {} as {}",
+                Short(*uid),
+                Short(InstanceUid(lease.session.0)),
+                lease.epoch
+            )?;
+        }
+        for (uid, _) in &writes.lease_deletes {
+            write!(f, " {} released", Short(*uid))?;
+        }
+        let (ready, waits) = (writes.ready.len(), writes.waits.len());
+        write!(
+            f,
+            " ready +{ready}-{} waits +{waits}-{}",
+            writes.ready_deletes.len(),
+            writes.wait_deletes.len()
+        )
+    }
+}
+
+/// What an entry says, in a word.
+fn outcome(fact: &Fact) -> &'static str {
+    let Fact::Attempted(attempted) = fact else { return fact.word() };
+    match &attempted.outcome {
+        Outcome::Succeeded(_) => "succeeded",
+        Outcome::Failed { retry_at: Some(_), .. } => "failed, goes on",
+        Outcome::Failed { retry_at: None, .. } => "failed",
+        Outcome::Unknown { asks: true, .. } => "unknown, asks",
+        Outcome::Unknown { asks: false, .. } => "unknown",
+    }
+}
+
+/// The end of an id, which is the part that differs.
+struct Short(InstanceUid);
+
+impl fmt::Display for Short {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = self.0.to_string();
+        f.write_str(&text[text.len() - 6..])
+    }
+}
+
+/// Hands these calls on, each with the faults of every call.
+macro_rules! handed_on {
+    ($port:ident { $($name:ident($($arg:ident: $type:ty),*) -> $answer:ty;)* }) => {
+        #[async_trait]
+        impl $port for FaultyStore {
+            $(async fn $name(&self, $($arg: $type),*) -> Result<$answer, Error> {
+                self.call(stringify!($name), self.inner.$name($($arg),*)).await
+            })*
+        }
+    };
+}
+
+handed_on!(Sessions {
+    open_session(open: &OpenSession) -> bool;
+    heard(heard: &[Heard]) -> Vec<Option<Vec<Kept>>>;
+    beat(coordinator: CoordinatorId, gap: Millis) -> ();
+    sessions() -> Vec<Session>;
+    silent(lease: Millis) -> Vec<SessionId>;
+    observed(sessions: &[SessionId], lease: Millis) -> Vec<SessionId>;
+    end_session(session: SessionId, counts: bool) -> ();
+    keep_progress(session: SessionId, progress: &[Running]) -> ();
+    kept_progress(sessions: &[SessionId]) -> HashMap<SessionId, Vec<Running>>;
+    orphans(limit: u32) -> Vec<Orphan>;
+    end_all_sessions() -> ();
+});
+
+handed_on!(Schedule {
+    due(mark: Option<Timestamp>, limit: u32) -> Due;
+    overdue(limit: u32) -> Vec<InstanceUid>;
+    letters(after: u64, limit: u32) -> Mail;
+    expired(limit: u32) -> Vec<InstanceUid>;
+    offer(queues: &[Queue], window: u32, again: Millis) -> Offers;
+    backlog(queues: &[Queue], window: u32, again: Millis) -> Vec<Queue>;
+    unserved(served: &[Queue], limit: u32) -> Vec<(Queue, u64)>;
+    duties(coordinator: CoordinatorId, names: &[&'static str], ttl: Millis) -> Vec<&'static str>;
+    release_duties(coordinator: CoordinatorId) -> ();
+});
+
+handed_on!(Records {
+    outbox(older: Millis, limit: u32) -> Vec<OutboxRow>;
+    sent(rows: &[(InstanceUid, Run)]) -> ();
+    reject(rejected: &[Rejected]) -> ();
+    rejected_bytes(namespaces: &[Namespace]) -> Vec<u64>;
+    sweep(limit: u32) -> u64;
+    clean(limit: u32) -> u64;
+});
+
+handed_on!(Bulks {
+    begin_bulk(namespace: &Namespace, id: &InstanceId, bulk: &Bulk) -> BulkRow;
+    bulk(namespace: &Namespace, id: &InstanceId) -> Option<BulkRow>;
+    bulks(namespace: &Namespace, limit: u32) -> Vec<BulkRow>;
+    running_bulks(limit: u32) -> Vec<BulkRow>;
+    advance_bulk(row: &BulkRow, progress: &Progress, next: Option<Cursor>) -> bool;
+    stop_bulk(namespace: &Namespace, id: &InstanceId) -> Option<BulkRow>;
+});
+
+handed_on!(Views {
+    instance(name: &NameKey) -> Option<InstanceView>;
+    status(name: &NameKey) -> Option<Status>;
+    instances(filter: &Filter, cursor: Option<&Cursor>, limit: u32) -> Page;
+    hook(namespace: &Namespace, token: &Token) -> Option<HookView>;
+    reply(to: &ReplyKey) -> Replied;
+    hooks(namespace: &Namespace, after: Option<&Token>, limit: u32) -> Vec<HookView>;
+    attention(filter: &AttentionFilter, after: Option<&AttentionMark>, limit: u32) -> Vec<AttentionView>;
+    attention_counts() -> Vec<AttentionCount>;
+    ledger(search: &LedgerSearch, limit: u32) -> Vec<LedgerCall>;
+    open_counts() -> Vec<OpenCount>;
+    rejected(namespace: &Namespace, limit: u32) -> Vec<RejectedView>;
+});

@@ -1,0 +1,96 @@
+//! The scene of a run, drawn from its seed: who takes part, how each is set up, what is to be done, and when faults cease.
+
+use std::time::Duration;
+
+use everstep_coordinator::Settings as CoordinatorSettings;
+use everstep_worker::Settings as WorkerSettings;
+
+use crate::{
+    faults::Rates,
+    seed::Draws,
+    workload::{
+        outside::Planned,
+        program::{self, Shape},
+    },
+};
+
+/// What a run is made of.
+#[derive(Debug)]
+pub(crate) struct Scene {
+    pub(crate) rates: Rates,
+    pub(crate) coordinators: usize,
+    pub(crate) workers: usize,
+    /// Workers that serve the pool alone.
+    pub(crate) pools: usize,
+    pub(crate) coordinator: CoordinatorSettings,
+    pub(crate) worker: WorkerSettings,
+    pub(crate) planned: Vec<Planned>,
+    /// When faults cease, in microseconds.
+    pub(crate) calm_at: i64,
+    /// A person interferes once in so many looks; never, if zero.
+    pub(crate) interferes: u64,
+    /// So far apart the clocks of processes run, in parts per million.
+    pub(crate) drift: u64,
+}
+
+impl Scene {
+    pub(crate) fn draw(seed: u64) -> Self {
+        let draws = &mut Draws::new(seed, "scene");
+        let rates = Rates::draw(&mut Draws::new(seed, "rates"));
+        let instances = if draws.once_in(5) { draws.between(1, 4) } else { draws.between(5, 60) };
+        let calm_at = draws.between(3_000, 60_000);
+        Self {
+            rates,
+            coordinators: draws.between(1, 3) as usize,
+            workers: draws.between(1, 3) as usize,
+            pools: draws.between(1, 2) as usize,
+            coordinator: coordinator(draws),
+            worker: worker(draws),
+            planned: planned(seed, draws, instances, calm_at),
+            calm_at: calm_at as i64 * 1_000,
+            interferes: if draws.once_in(3) { draws.between(2, 12) } else { 0 },
+            drift: if draws.once_in(3) { draws.between(1, 20_000) } else { 0 },
+        }
+    }
+}
+
+/// Small batches and windows meet more of what happens between them.
+fn coordinator(draws: &mut Draws) -> CoordinatorSettings {
+    let default = CoordinatorSettings::default();
+    CoordinatorSettings {
+        batch: *draws.pick(&[1, 4, 32, 256]),
+        second_at: *draws.pick(&[1, 4, 64]),
+        report_queues: draws.between(1, 4) as u32,
+        report_prefetch: *draws.pick(&[1, 10, 200]),
+        window: *draws.pick(&[1, 5, 1_000]),
+        direct_grants: !draws.once_in(4),
+        // What dies often is parked often, and a person lets it go on.
+        deaths_max: *draws.pick(&[3, 10, 50]),
+        cancel_within: everstep_protocol::Millis(draws.between(1_000, 20_000)),
+        ..default
+    }
+}
+
+fn worker(draws: &mut Draws) -> WorkerSettings {
+    WorkerSettings {
+        slots: *draws.pick(&[1, 4, 100]),
+        instances: *draws.pick(&[1, 5, 1_000]),
+        cache_bytes: if draws.once_in(2) { 0 } else { 64 << 20 },
+        linger: Duration::from_millis(*draws.pick(&[0, 100])),
+        ..WorkerSettings::default()
+    }
+}
+
+fn planned(seed: u64, draws: &mut Draws, instances: u64, calm_at: u64) -> Vec<Planned> {
+    let programs = &mut Draws::new(seed, "programs");
+    let shape = Shape::draw(programs, instances);
+    let last = if draws.once_in(2) { 500 } else { calm_at };
+    let one = |number| Planned {
+        id: format!("i{number}"),
+        after: Duration::from_millis(draws.between(0, last)),
+        program: program::draw(programs, shape),
+        by_handle: draws.once_in(2),
+        events: draws.between(0, 4),
+    };
+    (0..instances).map(one).collect()
+}

@@ -1,0 +1,118 @@
+//! A person: answers questions by what the services know, lets parked and paused instances go on, and sometimes interferes.
+
+use std::time::Duration;
+
+use everstep_coordinator::{Decision, Handle};
+use everstep_engine::{rows::Question, start::NameKey};
+use everstep_protocol::{
+    Call, Failure, FailureKind, Payload,
+    journal::{Choice, QuestionId},
+};
+use everstep_store::{AskedView, AttentionFilter, AttentionView};
+use tokio::time::sleep;
+
+use super::{
+    effects::Books,
+    outside::{Outside, patient},
+};
+use crate::faults::Faults;
+
+/// How often the list of questions is looked at.
+const LOOKS_EVERY: Duration = Duration::from_millis(700);
+
+/// What the person knows.
+#[derive(Clone, Debug)]
+pub(crate) struct Person {
+    pub(crate) outside: Outside,
+    pub(crate) books: Books,
+    pub(crate) faults: std::sync::Arc<Faults>,
+    /// Those that may be interfered with.
+    pub(crate) names: Vec<NameKey>,
+    /// How often, once in so many looks; never, if zero.
+    pub(crate) interferes: u64,
+}
+
+impl Person {
+    /// Works to the end of the run.
+    pub(crate) async fn works(self) {
+        let mut number = 0;
+        loop {
+            sleep(LOOKS_EVERY).await;
+            number += 1;
+            let Some(desk) = self.outside.desks.any(&self.outside.draws) else { continue };
+            // A desk whose coordinator has died gives no answer.
+            patient(self.looks(&desk, number)).await;
+        }
+    }
+
+    async fn looks(&self, desk: &Handle, number: u64) {
+        let filter = AttentionFilter::default();
+        for asked in desk.store().attention(&filter, None, 50).await.unwrap_or_default() {
+            self.answers(desk, &asked).await;
+        }
+        if self.faults.have_ceased() {
+            self.lets_go_on(desk).await;
+        } else if self.interferes > 0 && self.draw(self.interferes) == 0 {
+            self.interferes(desk, number).await;
+        }
+    }
+
+    fn draw(&self, below: u64) -> u64 {
+        self.outside.draws.draw(|draws| draws.below(below))
+    }
+
+    /// What comes of it the next look shows.
+    async fn answers(&self, desk: &Handle, asked: &AttentionView) {
+        let operation = format!("{}-{}-{}", asked.uid, asked.run, asked.since);
+        match &asked.asked {
+            AskedView::Parked(_) => drop(desk.retry(asked.name.clone(), operation).await),
+            AskedView::Unknown(call, question) => {
+                let id = QuestionId { run: asked.run, position: question.position };
+                let decision = Decision {
+                    choice: self.decides(call, question),
+                    by: Some("the simulator".to_owned()),
+                    why: Some("by the books of the service".to_owned()),
+                };
+                let operation = format!("{operation}-{id}");
+                drop(desk.resolve(asked.name.clone(), operation, id, decision).await);
+            }
+        }
+    }
+
+    fn decides(&self, call: &Call, question: &Question) -> Choice {
+        let books = self.books.read();
+        let what = books.by_key.get(&question.key.to_string());
+        match what.filter(|what| books.times(what) > 0) {
+            Some(what) => Payload::encode(what).map_or(Choice::Again, Choice::Done),
+            None if self.draw(8) == 0 => {
+                Choice::Fail(Failure::new(FailureKind::Error, format!("nothing came of {call}")))
+            }
+            None => Choice::Again,
+        }
+    }
+
+    async fn lets_go_on(&self, desk: &Handle) {
+        for name in &self.names {
+            let status = desk.store().instance(name).await.ok().flatten().map(|view| view.status);
+            if status.is_some_and(|status| ["paused", "pausing"].contains(&status.word())) {
+                drop(desk.resume(name.clone(), format!("calm-{}", self.draw(u64::MAX))).await);
+            }
+        }
+    }
+
+    async fn interferes(&self, desk: &Handle, number: u64) {
+        let name = self.names[self.draw(self.names.len() as u64) as usize].clone();
+        let operation = format!("person-{number}");
+        let kind = self.draw(8);
+        self.outside.trace.note("person", format_args!("does {kind} to {}", name.id));
+        // An answer that is lost leaves it to chance whether it was done.
+        let _ = match kind {
+            0 | 1 => desk.pause(name, operation).await,
+            2 | 3 => desk.resume(name, operation).await,
+            4 => desk.cancel(name, operation, None, None).await,
+            5 => desk.terminate(name, operation, None).await,
+            6 => desk.restart(name, operation, None).await,
+            _ => desk.roll_back(name, operation, None).await,
+        };
+    }
+}

@@ -1,0 +1,132 @@
+//! What befalls processes, connections, broker and store from outside.
+
+use std::time::Duration;
+
+use super::World;
+use crate::{faults::Kind, node::Role};
+
+/// Queues whose messages a broker may lose without anything being lost (promise 2).
+const ENGINE_QUEUES: [&str; 5] =
+    ["everstep.run.", "everstep.step.", "everstep.report.", "everstep.sessions", "everstep.inbox."];
+
+impl World {
+    pub(super) fn strike(&mut self, now: i64, slice: i64) {
+        let millis = slice as u64 / 1_000;
+        for index in 0..self.nodes.len() {
+            self.heal(index, now);
+            self.strike_process(index, now, millis);
+        }
+        self.strike_broker(now, millis);
+        self.strike_store(now, millis);
+    }
+
+    fn strike_process(&mut self, index: usize, now: i64, millis: u64) {
+        let (crash, freeze) = match self.nodes[index].role {
+            Role::Coordinator => (Kind::CrashCoordinator, Kind::FreezeCoordinator),
+            Role::Worker | Role::Pool => (Kind::CrashWorker, Kind::FreezeWorker),
+            Role::Outside => return,
+        };
+        let Some(process) = &self.nodes[index].process else { return };
+        if self.faults.comes_within(crash, millis) {
+            process.life.end(format_args!("all of a sudden"));
+            return self.bury(index);
+        }
+        if self.nodes[index].frozen.is_none() && self.faults.comes_within(freeze, millis) {
+            let frozen = self.draws.between(100, if self.draws.clone().once_in(2) { 2_000 } else { 25_000 });
+            process.life.note(format_args!("stands still for {frozen} ms"));
+            process.life.froze();
+            self.nodes[index].frozen = Some((now, now + frozen as i64 * 1_000));
+        }
+        if self.nodes[index].cut.is_none() && self.faults.comes_within(Kind::Cut, millis) {
+            let cut = if self.draws.once_in(3) {
+                self.draws.between(2_000, 15_000)
+            } else {
+                self.draws.between(1, 1_500)
+            };
+            self.cut(index, now + cut as i64 * 1_000);
+        }
+    }
+
+    fn cut(&mut self, index: usize, until: i64) {
+        let Some(process) = &self.nodes[index].process else { return };
+        process.life.note(format_args!("is cut off"));
+        process.connection.cut();
+        self.nodes[index].cut = Some(until);
+    }
+
+    /// What is over by now: freezes and cuts.
+    fn heal(&mut self, index: usize, now: i64) {
+        let node = &mut self.nodes[index];
+        let Some(process) = &mut node.process else { return };
+        if let Some((since, until)) = node.frozen
+            && until <= now
+        {
+            node.frozen = None;
+            process.life.note(format_args!("goes on"));
+            process.thaw(Duration::from_micros((now - since) as u64));
+        }
+        if node.cut.is_some_and(|until| until <= now) {
+            node.cut = None;
+            process.life.note(format_args!("is connected again"));
+            process.connection.restore();
+        }
+    }
+
+    fn strike_broker(&mut self, now: i64, millis: u64) {
+        if self.faults.comes_within(Kind::Purge, millis) {
+            let queues = self.hub.queues();
+            let of_engine = |name: &&String| ENGINE_QUEUES.iter().any(|prefix| name.starts_with(prefix));
+            let queues: Vec<_> = queues.iter().filter(of_engine).collect();
+            if !queues.is_empty() {
+                let queue = *self.draws.pick(&queues);
+                let lost = self.hub.purge(queue);
+                self.trace.note("broker", format_args!("loses {lost} messages of {queue}"));
+            }
+        }
+        if self.faults.comes_within(Kind::Wipe, millis) {
+            self.trace.note("broker", format_args!("loses everything"));
+            self.hub.wipe();
+            self.wire.lose_all();
+            for index in 0..self.nodes.len() {
+                let until = now + self.draws.between(50, 3_000) as i64 * 1_000;
+                self.cut(index, until);
+            }
+        }
+    }
+
+    fn strike_store(&mut self, now: i64, millis: u64) {
+        if self.store_away_until.is_some_and(|until| until <= now) {
+            self.store_away_until = None;
+            self.faults.set_store_away(false);
+            self.trace.note("store", format_args!("is back"));
+        }
+        if self.store_away_until.is_none() && self.faults.comes_within(Kind::StoreAway, millis) {
+            let away = if self.draws.once_in(3) {
+                self.draws.between(2_000, 20_000)
+            } else {
+                self.draws.between(10, 2_000)
+            };
+            self.trace.note("store", format_args!("is away for {away} ms"));
+            self.store_away_until = Some(now + away as i64 * 1_000);
+            self.faults.set_store_away(true);
+        }
+    }
+
+    /// Faults have ceased: everybody runs, and every way is open.
+    pub(super) fn calm(&mut self) {
+        let now = self.clock.now();
+        self.trace.note("world", format_args!("faults have ceased"));
+        self.faults.cease();
+        self.store_away_until = None;
+        for index in 0..self.nodes.len() {
+            let node = &mut self.nodes[index];
+            if let Some((_, until)) = &mut node.frozen {
+                *until = now;
+            }
+            if let Some(until) = &mut node.cut {
+                *until = now;
+            }
+            self.heal(index, now);
+        }
+    }
+}

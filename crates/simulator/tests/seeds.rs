@@ -1,0 +1,31 @@
+//! Runs seeds: those that failed once, and some more. Proves that the same seed is the same run, and that nothing is found in these;
+//! what many more seeds find is the work of `make sim`.
+
+use everstep_simulator::{known, run, run_all};
+
+/// So many lines of a failure's trace.
+const LINES: usize = 60;
+
+#[test]
+fn the_same_seed_is_the_same_run() {
+    for seed in [1, 2, 5, 11] {
+        let (one, other) = (run(seed, false), run(seed, false));
+        assert_eq!(one.hash, other.hash, "seed {seed}");
+        assert_eq!(one.tally, other.tally, "seed {seed}");
+    }
+}
+
+#[test]
+fn nothing_is_found_in_some_seeds_and_in_those_that_failed_once() {
+    let failures = std::sync::Mutex::new(Vec::new());
+    let seeds = known().into_iter().chain(1_000..1_040);
+    let sum = run_all(
+        seeds,
+        2,
+        |_| false,
+        |outcome| failures.lock().expect("nobody panics").extend(outcome.failure(LINES)),
+    );
+    let failures = failures.into_inner().expect("nobody panics");
+    assert!(failures.is_empty(), "{}\n{sum}", failures.join("\n\n"));
+    assert!(sum.steps > 1_000, "{sum}");
+}
