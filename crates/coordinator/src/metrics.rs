@@ -21,6 +21,11 @@ const SIZES: [f64; 9] = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 256.0];
 const LIVES: [f64; 12] =
     [0.01, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0, 3_600.0, 21_600.0, 86_400.0, 2_592_000.0];
 
+/// How a step is answered without a call.
+const HITS: [&str; 2] = ["found", "reused"];
+/// What people decide.
+const DECIDED: [&str; 4] = ["again", "done", "fail", "retry"];
+
 /// The metrics of one coordinator, on a registry of its own.
 #[derive(Clone, Debug)]
 pub(crate) struct Metrics {
@@ -41,6 +46,8 @@ pub(crate) struct Metrics {
     pub(crate) unserved: IntGaugeVec,
     pub(crate) attention: IntGaugeVec,
     pub(crate) questions: IntCounter,
+    pub(crate) ledger_hits: Words,
+    pub(crate) decided: Words,
     pub(crate) sessions: IntGauge,
     pub(crate) sessions_ended: IntCounterVec,
     pub(crate) timer_lateness: Histogram,
@@ -75,6 +82,11 @@ impl Words {
         if let Some(counter) = self.0.get(word) {
             counter.inc();
         }
+    }
+
+    /// The counter of a word.
+    pub(crate) fn of_word(&self, word: &str) -> Option<IntCounter> {
+        self.0.get(word).cloned()
     }
 }
 
@@ -114,6 +126,7 @@ pub(crate) struct StepMeter {
     pub(crate) failed: IntCounter,
     pub(crate) unknown: IntCounter,
     pub(crate) retries: IntCounter,
+    pub(crate) retried: IntCounter,
 }
 
 /// Series that are there from the beginning, at zero: an increase from nothing to one is no increase to Prometheus.
@@ -146,6 +159,17 @@ impl Metrics {
         let answers = book.counters("decisions_total", "Decided inputs by answer.", &["answer"])?;
         let messages =
             book.counters("messages_received_total", "Messages received, by queue kind.", &["queue"])?;
+        let hits = book.counters(
+            "ledger_hits_total",
+            "Steps that were answered without a call: their output was found by looking first, or is that of an earlier run.",
+            &["how"],
+        )?;
+        let decided = book.counters(
+            "decided_by_people_total",
+            "What people had to decide for an instance to go on: again, done or fail of an unknown outcome; retry of what was parked. \
+             An instance that ends without any of it needed nobody.",
+            &["choice"],
+        )?;
         let rejected = rejected(book)?;
         let [open, ready, oldest] = census(book)?;
         Ok(Self {
@@ -192,6 +216,8 @@ impl Metrics {
                 "unknown_outcomes_total",
                 "At-most-once calls whose outcome became a question for a person.",
             )?,
+            ledger_hits: Words::of(&hits, &HITS),
+            decided: Words::of(&decided, &DECIDED),
             sessions: book.gauge("sessions", "Live sessions as this coordinator knows them.")?,
             sessions_ended: zeroed(book.counters(
                 "sessions_ended_total",
@@ -319,6 +345,12 @@ fn lives(book: &mut Book) -> Result<Arc<Mutex<Lives>>, Error> {
         "Attempts that failed and are followed by another one, by workflow and step.",
         &["workflow", "step"],
     )?;
+    let retried = book.counters(
+        "steps_retried_total",
+        "Steps that have an outcome and were tried more than once for it, by workflow and step; those of steps_ended_total that are \
+         not among them needed one attempt.",
+        &["workflow", "step"],
+    )?;
     let workflows = Bounded::new(WORKFLOWS_MAX, move |workflow, _| WorkflowMeter {
         started: started.with_label_values(&[workflow]),
         complete: ended.with_label_values(&[workflow, "complete"]),
@@ -332,6 +364,7 @@ fn lives(book: &mut Book) -> Result<Arc<Mutex<Lives>>, Error> {
         failed: steps_ended.with_label_values(&[workflow, step, "failed"]),
         unknown: steps_ended.with_label_values(&[workflow, step, "unknown"]),
         retries: retries.with_label_values(&[workflow, step]),
+        retried: retried.with_label_values(&[workflow, step]),
     });
     let (workflows, steps) = (Local::new(Arc::new(workflows)), Local::new(Arc::new(steps)));
     Ok(Arc::new(Mutex::new(Lives { workflows, steps })))

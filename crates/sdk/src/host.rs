@@ -59,13 +59,13 @@ pub use crate::error::with_sources;
 pub use crate::registry::{Registry, RegistryError};
 pub use crate::step::{CancelHandle, ProgressSink, StepInfo};
 pub use crate::workflow::Workflow;
-pub use body::begin;
+pub use body::{LookFn, begin, look_first, look_of};
 pub use everstep_protocol::Payload;
 pub use spec::{
     ChildSpec, DelayFn, EventSpec, Made, RemoteSpec, ResumeSpec, SendSpec, Spec, StepFn, StepSpec,
 };
 
-pub(crate) use body::{LookFn, look_first, look_fn, step_fn};
+pub(crate) use body::{look_fn, step_fn};
 pub(crate) use hooks::{Created, Standing};
 pub(crate) use state::{Numbered, Output, Shared, Slot};
 use turn::{Act, Turn};

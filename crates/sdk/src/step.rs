@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use everstep_protocol::{
     Attempt, CallKind, CallName, Failure, FailureKind, InstanceId, Namespace, Payload, Policy, Reference,
@@ -43,6 +44,7 @@ struct Inner {
     last_progress: Option<Payload>,
     found: AtomicBool,
     reference: OnceLock<Reference>,
+    looked: OnceLock<Duration>,
 }
 
 /// What is known of an attempt when it begins.
@@ -105,6 +107,7 @@ impl Step {
                     last_progress,
                     found: AtomicBool::new(false),
                     reference: OnceLock::new(),
+                    looked: OnceLock::new(),
                 }),
                 cancel,
             },
@@ -117,10 +120,16 @@ impl Step {
         self.attempt.found.store(true, Ordering::Relaxed);
     }
 
-    /// The same, said by who runs a function that looks.
+    /// The attempt has looked first, and it took so long.
+    pub(crate) fn looked(&self, took: Duration) {
+        let _ = self.attempt.looked.set(took);
+    }
+
+    /// How long the attempt looked first, if it did.
     #[doc(hidden)]
-    pub fn mark_found(&self) {
-        self.found();
+    #[must_use]
+    pub fn looked_for(&self) -> Option<Duration> {
+        self.attempt.looked.get().copied()
     }
 
     /// Whether what the attempt gives was found by looking.

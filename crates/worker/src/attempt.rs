@@ -57,6 +57,7 @@ pub(crate) struct Gone {
     outcome: Option<(Result<Payload, Failure>, Asked)>,
     found: bool,
     reference: Option<Reference>,
+    looked: Option<Duration>,
     ran_for: Duration,
 }
 
@@ -214,6 +215,9 @@ impl Attempts {
 
     /// A future has gone: its slot is free. Gives the outcome if somebody waits for it.
     pub(crate) fn gone(&mut self, gone: Gone, now: Instant) -> Option<(Owner, Ended)> {
+        if let Some(looked) = gone.looked {
+            self.metrics.looks.observe(looked.as_secs_f64());
+        }
         let running = self.running.remove(&gone.id)?;
         self.telling.end(gone.id);
         if let Some(due) = running.due {
@@ -328,6 +332,7 @@ impl Attempts {
             outcome: None,
             found: false,
             reference: None,
+            looked: None,
             began: Instant::now(),
         };
         let attempted = attempted(leaving, step, run, order.delay, attempt);
@@ -388,6 +393,7 @@ struct Leaving {
     outcome: Option<(Result<Payload, Failure>, Asked)>,
     found: bool,
     reference: Option<Reference>,
+    looked: Option<Duration>,
     began: Instant,
 }
 
@@ -398,6 +404,7 @@ impl Drop for Leaving {
             outcome: self.outcome.take(),
             found: self.found,
             reference: self.reference.take(),
+            looked: self.looked,
             ran_for: self.began.elapsed(),
         };
         (self.listener)(gone);
@@ -426,6 +433,7 @@ async fn attempted(
         }
     };
     leaving.found = seen.was_found();
+    leaving.looked = seen.looked_for();
     leaving.reference = seen.said_reference();
     leaving.outcome = Some(outcome);
 }

@@ -32,6 +32,8 @@ pub struct Metrics {
     pub drifted: IntCounter,
     /// Steps that found their effect done and did not do it again (rule L6).
     pub found: IntCounter,
+    /// How long attempts looked before they called (rule L6).
+    pub looks: Histogram,
     /// Messages that were set aside: unreadable, of another incarnation, for another session.
     pub set_aside: IntCounterVec,
     /// Instances held.
@@ -111,6 +113,11 @@ impl Metrics {
             )?,
             found: book
                 .counter("found_total", "Steps that found their effect done and did not do it again.")?,
+            looks: book.histogram(
+                "look_seconds",
+                "How long attempts of steps that look first looked, whether they found something or not.",
+                &SECONDS,
+            )?,
             set_aside: book.counters(
                 "set_aside_total",
                 "Messages set aside: unreadable, of another incarnation, for another session.",

@@ -8,7 +8,7 @@ use everstep_protocol::{
 };
 use everstep_sdk::{
     Registry,
-    host::{StepFn, StepInfo},
+    host::{StepFn, StepInfo, look_first, look_of},
 };
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
@@ -73,7 +73,7 @@ impl Remotes {
         };
         let run = match &grant.remote.look {
             Some(look) => match registry.remote_function(look) {
-                Some(function) => looks_first(function.run(&grant.remote.input), run),
+                Some(function) => look_first(look_of(function.run(&grant.remote.input)), run),
                 None => unknown(look),
             },
             None => run,
@@ -172,21 +172,6 @@ impl Remotes {
         };
         self.held.values().filter_map(at).min()
     }
-}
-
-/// Looks before it calls; what is found is not null (rule L6). Looking changes nothing, so what it fails with has no effect.
-fn looks_first(look: StepFn, run: StepFn) -> StepFn {
-    Arc::new(move |step| {
-        let (look, run) = (look.clone(), run.clone());
-        Box::pin(async move {
-            let found = look(step.clone()).await.map_err(Failure::not_sent)?;
-            if found.as_str() == "null" {
-                return run(step).await;
-            }
-            step.mark_found();
-            Ok(found)
-        })
-    })
 }
 
 /// Another worker of the pool may know the function: the failure is retried. Nothing has run.

@@ -9,7 +9,7 @@ use everstep_engine::{
     rows::Subject,
 };
 use everstep_protocol::{
-    InstanceUid, Timestamp, WorkflowName,
+    Attempt, InstanceUid, Timestamp, WorkflowName,
     journal::{Fact, Outcome},
 };
 use prometheus::{Histogram, IntCounter};
@@ -34,7 +34,7 @@ impl Counts {
         let direct = effects.iter().filter(|effect| matches!(effect, Effect::Grant { direct: true, .. }));
         counts.direct = direct.count();
         let mut lives = metrics.lives.lock().unwrap_or_else(PoisonError::into_inner);
-        counts.steps(&mut lives, writes);
+        counts.steps(metrics, &mut lives, writes);
         for head in &writes.created {
             counts.ones.push(lives.workflows.get(head.workflow.as_str(), "").started.clone());
         }
@@ -54,10 +54,21 @@ impl Counts {
     }
 
     /// The outcomes among the entries. Those of an instance stand together, so its head is looked for once.
-    fn steps(&mut self, lives: &mut Lives, writes: &Writes) {
+    fn steps(&mut self, metrics: &Metrics, lives: &mut Lives, writes: &Writes) {
         let mut of: Option<(InstanceUid, &WorkflowName)> = None;
         for row in &writes.journal {
-            let Fact::Attempted(attempted) = &row.entry.fact else { continue };
+            let attempted = match &row.entry.fact {
+                Fact::Attempted(attempted) => attempted,
+                Fact::Resolved(resolved) => {
+                    self.ones.extend(metrics.decided.of_word(resolved.choice.word()));
+                    continue;
+                }
+                Fact::Retried => {
+                    self.ones.extend(metrics.decided.of_word("retry"));
+                    continue;
+                }
+                _ => continue,
+            };
             if of.is_none_or(|(uid, _)| uid != row.uid) {
                 let mut heads = writes.heads.iter().chain(&writes.created);
                 of = heads.find(|head| head.uid == row.uid).map(|head| (head.uid, &head.workflow));
@@ -70,6 +81,16 @@ impl Counts {
                 Outcome::Failed { retry_at: Some(_), .. } => meter.retries.clone(),
                 Outcome::Unknown { .. } => meter.unknown.clone(),
             });
+            let is_over = !matches!(&attempted.outcome, Outcome::Failed { retry_at: Some(_), .. });
+            if is_over && attempted.attempt > Attempt::FIRST {
+                self.ones.push(meter.retried.clone());
+            }
+            let hit = match (attempted.marks.found, attempted.marks.reused) {
+                (true, _) => "found",
+                (false, true) => "reused",
+                (false, false) => continue,
+            };
+            self.ones.extend(metrics.ledger_hits.of_word(hit));
         }
     }
 

@@ -1,6 +1,7 @@
 //! From typed functions to what the host drives: payload in, payload out.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use everstep_protocol::{Failure, FailureKind, Payload, payload::PayloadError};
 use serde::Serialize;
@@ -47,26 +48,41 @@ fn too_large(bytes: u64, limit: u64) -> Failure {
 }
 
 /// One attempt of a step that looks before it calls (rule L6). Looking changes nothing, so what it fails with has no effect.
-pub(crate) fn look_first(look: LookFn, run: StepFn) -> StepFn {
+pub fn look_first(look: LookFn, run: StepFn) -> StepFn {
     Arc::new(move |step| {
         let (look, run) = (look.clone(), run.clone());
         Box::pin(async move {
-            let found = look(step.clone()).await.map_err(Failure::not_sent)?;
-            if let Some(found) = found {
-                step.found();
-                return Ok(found);
+            let began = Instant::now();
+            let found = look(step.clone()).await.map_err(Failure::not_sent);
+            step.looked(began.elapsed());
+            match found? {
+                Some(found) => {
+                    step.found();
+                    Ok(found)
+                }
+                None => run(step).await,
             }
-            run(step).await
         })
     })
 }
 
-/// Looks for what an earlier attempt did.
-pub(crate) type LookFn = Arc<
+/// What looks for what an earlier attempt did.
+pub type LookFn = Arc<
     dyn Fn(Step) -> std::pin::Pin<Box<dyn Future<Output = Result<Option<Payload>, Failure>> + Send>>
         + Send
         + Sync,
 >;
+
+/// A function of a pool that looks: `null` is "not found".
+pub fn look_of(function: StepFn) -> LookFn {
+    Arc::new(move |step| {
+        let looking = function(step);
+        Box::pin(async move {
+            let found = looking.await?;
+            Ok((found.as_str() != "null").then_some(found))
+        })
+    })
+}
 
 /// A typed function that looks, over and over.
 pub(crate) fn look_fn<In, Out, E, F, Fut>(subject: String, input: Payload, function: Arc<F>) -> LookFn
