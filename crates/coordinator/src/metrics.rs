@@ -159,17 +159,7 @@ impl Metrics {
         let answers = book.counters("decisions_total", "Decided inputs by answer.", &["answer"])?;
         let messages =
             book.counters("messages_received_total", "Messages received, by queue kind.", &["queue"])?;
-        let hits = book.counters(
-            "ledger_hits_total",
-            "Steps that were answered without a call: their output was found by looking first, or is that of an earlier run.",
-            &["how"],
-        )?;
-        let decided = book.counters(
-            "decided_by_people_total",
-            "What people had to decide for an instance to go on: again, done or fail of an unknown outcome; retry of what was parked. \
-             An instance that ends without any of it needed nobody.",
-            &["choice"],
-        )?;
+        let (ledger_hits, decided) = ledger(book)?;
         let rejected = rejected(book)?;
         let [open, ready, oldest] = census(book)?;
         Ok(Self {
@@ -216,8 +206,8 @@ impl Metrics {
                 "unknown_outcomes_total",
                 "At-most-once calls whose outcome became a question for a person.",
             )?,
-            ledger_hits: Words::of(&hits, &HITS),
-            decided: Words::of(&decided, &DECIDED),
+            ledger_hits,
+            decided,
             sessions: book.gauge("sessions", "Live sessions as this coordinator knows them.")?,
             sessions_ended: zeroed(book.counters(
                 "sessions_ended_total",
@@ -264,6 +254,22 @@ impl Metrics {
             duties: book.gauges("duty", "1 if this coordinator has the duty.", &["duty"])?,
         })
     }
+}
+
+/// What steps did not have to call for, and what people had to decide (rule L15).
+fn ledger(book: &mut Book) -> Result<(Words, Words), Error> {
+    let hits = book.counters(
+        "ledger_hits_total",
+        "Steps that were answered without a call: their output was found by looking first, or is that of an earlier run.",
+        &["how"],
+    )?;
+    let decided = book.counters(
+        "decided_by_people_total",
+        "What people had to decide for an instance to go on: again, done or fail of an unknown outcome; retry of what was parked. An \
+         instance that ends without any of it needed nobody.",
+        &["choice"],
+    )?;
+    Ok((Words::of(&hits, &HITS), Words::of(&decided, &DECIDED)))
 }
 
 fn rejected(book: &mut Book) -> Result<(IntCounterVec, IntGaugeVec, IntGaugeVec), Error> {
@@ -345,7 +351,7 @@ fn lives(book: &mut Book) -> Result<Arc<Mutex<Lives>>, Error> {
         "Attempts that failed and are followed by another one, by workflow and step.",
         &["workflow", "step"],
     )?;
-    let retried = book.counters(
+    let more_than_once = book.counters(
         "steps_retried_total",
         "Steps that have an outcome and were tried more than once for it, by workflow and step; those of steps_ended_total that are \
          not among them needed one attempt.",
@@ -364,7 +370,7 @@ fn lives(book: &mut Book) -> Result<Arc<Mutex<Lives>>, Error> {
         failed: steps_ended.with_label_values(&[workflow, step, "failed"]),
         unknown: steps_ended.with_label_values(&[workflow, step, "unknown"]),
         retries: retries.with_label_values(&[workflow, step]),
-        retried: retried.with_label_values(&[workflow, step]),
+        retried: more_than_once.with_label_values(&[workflow, step]),
     });
     let (workflows, steps) = (Local::new(Arc::new(workflows)), Local::new(Arc::new(steps)));
     Ok(Arc::new(Mutex::new(Lives { workflows, steps })))

@@ -74,6 +74,54 @@ async fn both_halves_are_counted_by_workflow_and_step() {
     assert!(TcpStream::connect(address).await.is_err(), "it stops with the system");
 }
 
+/// A charge that is tried twice, a contact that is found, a transfer of which nobody knows.
+#[everstep::workflow]
+async fn settle(cx: Workflow, _: ()) -> Result<u32, Error> {
+    let busy_once = async |step: Step, (): ()| {
+        if step.attempt() == 1 { Err(Error::failed("busy")) } else { Ok(1) }
+    };
+    let charged: u32 = cx.step("charge", (), busy_once).retry(Retry::constant("1 ms").limit(2)).await?;
+    let create = async |_: Step, (): ()| Err::<u32, _>(Error::permanent("it is there"));
+    let contact = cx.step("contact", (), create);
+    let found: u32 = contact.look_first(async |_: Step, (): ()| Ok::<_, Error>(Some(2))).await?;
+    let no_answer = async |_: Step, (): ()| Err::<u32, _>(Error::failed("no answer came"));
+    let transferred: u32 = cx.step("transfer", (), no_answer).at_most_once().await?;
+    Ok(charged + found + transferred)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn l15_what_the_ledger_did_is_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let everstep = Embedded::open(dir.path().join("everstep.db"));
+    let everstep = everstep.workflow(settle).metrics(([127, 0, 0, 1], 0).into()).start().await.unwrap();
+    let run = everstep.start("settle", Some("o-1"), &()).await.unwrap();
+    let question = loop {
+        if let Some((question, _)) = run.questions().await.unwrap().pop() {
+            break question;
+        }
+        tokio::task::yield_now().await;
+    };
+    run.resolve_done(question, &4, "ann").await.unwrap();
+    assert_eq!(run.result::<u32>().await.unwrap(), 7);
+
+    let page = get(everstep.metrics_address().unwrap(), "/metrics").await;
+    for line in [
+        r#"everstep_steps_retried_total{step="charge",workflow="settle"} 1"#,
+        r#"everstep_steps_retried_total{step="contact",workflow="settle"} 0"#,
+        r#"everstep_ledger_hits_total{how="found"} 1"#,
+        r#"everstep_ledger_hits_total{how="reused"} 0"#,
+        r#"everstep_decided_by_people_total{choice="done"} 1"#,
+        r#"everstep_decided_by_people_total{choice="again"} 0"#,
+        "everstep_unknown_outcomes_total 1",
+        r#"everstep_steps_ended_total{outcome="unknown",step="transfer",workflow="settle"} 1"#,
+        "everstep_worker_found_total 1",
+        "everstep_worker_look_seconds_count 1",
+    ] {
+        assert!(page.lines().any(|shown| shown == line), "{line}: {page}");
+    }
+    everstep.stop().await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_whose_broker_is_away_is_alive_and_not_ready() {
     let [listen, nobody] = [(); 2].map(|()| {

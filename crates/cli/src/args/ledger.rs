@@ -1,6 +1,6 @@
 //! `everstep ledger`.
 
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 
 use super::InstanceArgs;
 
@@ -28,9 +28,10 @@ pub enum LedgerCommand {
 
 /// Options of `ledger find`.
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("by").required(true).args(["key", "reference"]))]
 pub struct FindArgs {
     /// The idempotency key that the service was given. Its instance is looked for in the journals of a time: see --since
-    #[arg(long, required_unless_present = "reference", conflicts_with = "reference")]
+    #[arg(long)]
     pub key: Option<String>,
     /// What the service calls what was done, as the step said it
     #[arg(long)]

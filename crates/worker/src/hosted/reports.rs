@@ -43,7 +43,7 @@ impl Reports {
     /// A report that is unanswered says what came of this attempt.
     pub(super) fn tell(&self, call: &Call, attempt: Attempt) -> bool {
         let is_it = |end: &AttemptEnd| end.call == *call && end.attempt == attempt;
-        self.unanswered.iter().any(|report| report.results.iter().any(is_it))
+        self.unanswered.iter().any(|(report, _)| report.results.iter().any(is_it))
     }
 
     /// A fold, suspend, end or park is unanswered: nothing may move until it is.
