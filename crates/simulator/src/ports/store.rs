@@ -105,10 +105,10 @@ impl Instances for FaultyStore {
 
     async fn transact(&self, needs: Needs, decide: Decide) -> Result<Vec<StepOver>, Error> {
         let staged = Arc::new(Mutex::new(None));
-        let (stage, faults, by) = (staged.clone(), self.life.faults.clone(), self.life.name.clone());
+        let (stage, faults) = (staged.clone(), self.life.faults.clone());
         let decide: Decide = Box::new(move |mut loaded| {
             lock_some(&faults, &mut loaded);
-            let mut commit = Commit::before(by, &loaded);
+            let mut commit = Commit::before(&loaded);
             let writes = decide(loaded);
             commit.writes = writes.clone();
             *stage.lock().unwrap_or_else(PoisonError::into_inner) = Some(commit);
