@@ -226,7 +226,9 @@ impl<'a> Draft<'a> {
         if let Some(pin) = self.context.taker.cloned().and_then(Taker::pin) {
             self.head.pin = Some(pin);
         }
-        self.head.epoch = self.head.epoch.next();
+        if !everstep_protocol::planted("epoch_kept") {
+            self.head.epoch = self.head.epoch.next();
+        }
         self.head.reports = 0;
         self.head.cached = None;
         self.changes.push(Change::Lease(Subject::INSTANCE, Lease { session, epoch: self.head.epoch }));

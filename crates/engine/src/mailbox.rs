@@ -229,6 +229,9 @@ impl Mailbox {
     /// The oldest unread event that ends this wait.
     pub(crate) fn unread(&self, awaited: &Awaited) -> Option<&EventRow> {
         let fits = |row: &&EventRow| awaited.fits(&row.event.kind, row.event.key.as_ref());
+        if everstep_protocol::planted("event_newest_first") {
+            return self.events.values().rev().filter(|row| row.delivery.is_none()).find(fits);
+        }
         self.events.values().filter(|row| row.delivery.is_none()).find(fits)
     }
 

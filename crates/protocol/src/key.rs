@@ -43,6 +43,22 @@ pub fn keys_of(
 pub struct StepKey([u8; 32]);
 
 impl StepKey {
+    /// A mistake that one could make: the key of one attempt alone.
+    #[cfg(planted)]
+    #[doc(hidden)]
+    #[must_use]
+    pub fn of_attempt(mut self, attempt: u32) -> Self {
+        self.0[31] ^= attempt as u8;
+        self
+    }
+
+    #[cfg(not(planted))]
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn of_attempt(self, _attempt: u32) -> Self {
+        self
+    }
+
     /// SHA-256 of the canonical JSON array `["everstep-key-1", instance, generation, kind, name, count, input]` (L1).
     ///
     /// `instance` is the internal id, new with every creation; `generation` and `count` begin at 1; `kind` is one of

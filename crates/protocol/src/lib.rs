@@ -20,6 +20,7 @@ pub mod message;
 pub mod name;
 pub mod payload;
 pub mod pin;
+mod planted;
 pub mod policy;
 mod schema;
 pub mod start;
@@ -43,4 +44,9 @@ pub use name::{
 };
 pub use payload::Payload;
 pub use pin::Pin;
+#[cfg(planted)]
+#[doc(hidden)]
+pub use planted::choose as choose_planted;
+#[doc(hidden)]
+pub use planted::planted;
 pub use policy::{Class, Policy};

@@ -30,7 +30,7 @@ use std::{
 
 use everstep_engine::{Writes, batch::Loaded, head::Head, start::NameKey};
 use everstep_protocol::{
-    Call, InstanceId, InstanceUid, Run, SessionId, StepKey, Timestamp, WorkflowName,
+    Call, InstanceId, InstanceUid, Run, SessionId, StepKey, WorkflowName,
     journal::{Entry, Fact},
 };
 use everstep_sdk::Registry;
@@ -41,17 +41,14 @@ use crate::workload::effects::Counted;
 /// One transaction that was committed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Commit {
-    /// Which process.
-    pub(crate) by: String,
-    pub(crate) now: Timestamp,
     /// The heads that it found.
     pub(crate) heads: HashMap<InstanceUid, Head>,
     pub(crate) writes: Writes,
 }
 
 impl Commit {
-    pub(crate) fn before(by: String, loaded: &Loaded) -> Self {
-        Self { by, now: loaded.now, heads: loaded.heads.clone(), writes: Writes::default() }
+    pub(crate) fn before(loaded: &Loaded) -> Self {
+        Self { heads: loaded.heads.clone(), writes: Writes::default() }
     }
 }
 

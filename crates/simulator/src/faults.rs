@@ -97,7 +97,7 @@ impl Rates {
         Self(there.into_iter().map(|kind| (kind, rate(kind, draws))).collect())
     }
 
-    fn of(&self, kind: Kind) -> u32 {
+    pub(crate) fn of(&self, kind: Kind) -> u32 {
         self.0.get(&kind).copied().unwrap_or(0)
     }
 

@@ -20,6 +20,7 @@ mod entropy;
 mod faults;
 mod life;
 mod node;
+pub mod planted;
 mod ports;
 mod report;
 mod run;

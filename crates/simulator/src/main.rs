@@ -3,7 +3,7 @@
 use std::{process::ExitCode, thread};
 
 use clap::Parser;
-use everstep_simulator::{Outcome, Sum, run, run_all};
+use everstep_simulator::{Outcome, Sum, planted, run, run_all};
 
 /// Runs the whole system under seeds, with faults, and says what must not have been.
 #[derive(Debug, Parser)]
@@ -29,6 +29,9 @@ struct Args {
     /// Stops at the first seed that fails.
     #[arg(long)]
     first: bool,
+    /// Plants each fault in turn, or the one of this name, and runs seeds until one finds it.
+    #[arg(long, num_args = 0..=1, default_missing_value = "")]
+    planted: Option<String>,
     /// Prints the hash of every run.
     #[arg(long)]
     hashes: bool,
@@ -45,10 +48,45 @@ fn main() -> ExitCode {
         .without_time()
         .init();
     let args = Args::parse();
+    if let Some(name) = &args.planted {
+        return hunt(name, &args);
+    }
     if let Some(seed) = args.seed {
         return one(seed, &args);
     }
     many(&args)
+}
+
+/// Prints a line for each fault. Fails if one is not found.
+fn hunt(name: &str, args: &Args) -> ExitCode {
+    if args.seed.is_some() {
+        if planted::plant(Some(name)).is_none() {
+            return no_faults();
+        }
+        return args.seed.map_or(ExitCode::FAILURE, |seed| one(seed, args));
+    }
+    let mut missed = Vec::new();
+    for fault in planted::FAULTS.into_iter().filter(|fault| name.is_empty() || *fault == name) {
+        let Some(hunted) = planted::hunt(fault, args.seeds, at_once(args)) else { return no_faults() };
+        println!("{hunted}");
+        if hunted.found.is_none() {
+            missed.push(fault);
+        }
+    }
+    if missed.is_empty() {
+        return ExitCode::SUCCESS;
+    }
+    println!("not found: {}", missed.join(", "));
+    ExitCode::FAILURE
+}
+
+fn no_faults() -> ExitCode {
+    println!("this build has no faults to plant: make planted");
+    ExitCode::FAILURE
+}
+
+fn at_once(args: &Args) -> usize {
+    args.at_once.unwrap_or_else(|| thread::available_parallelism().map_or(1, Into::into))
 }
 
 fn one(seed: u64, args: &Args) -> ExitCode {
@@ -66,7 +104,7 @@ fn one(seed: u64, args: &Args) -> ExitCode {
 }
 
 fn many(args: &Args) -> ExitCode {
-    let at_once = args.at_once.unwrap_or_else(|| thread::available_parallelism().map_or(1, Into::into));
+    let at_once = at_once(args);
     let last = if args.steps.is_some() { u64::MAX } else { args.from.saturating_add(args.seeds) };
     let enough = |sum: &Sum| {
         (args.first && !sum.failed.is_empty()) || args.steps.is_some_and(|steps| sum.steps >= steps)

@@ -6,10 +6,10 @@ use everstep_coordinator::Settings as CoordinatorSettings;
 use everstep_worker::Settings as WorkerSettings;
 
 use crate::{
-    faults::Rates,
+    faults::{Kind, Rates},
     seed::Draws,
     workload::{
-        outside::Planned,
+        outside::{By, Planned},
         program::{self, Shape},
     },
 };
@@ -40,13 +40,13 @@ impl Scene {
         let instances = if draws.once_in(5) { draws.between(1, 4) } else { draws.between(5, 60) };
         let calm_at = draws.between(3_000, 60_000);
         Self {
-            rates,
             coordinators: draws.between(1, 3) as usize,
             workers: draws.between(1, 3) as usize,
             pools: draws.between(1, 2) as usize,
             coordinator: coordinator(draws),
             worker: worker(draws),
-            planned: planned(seed, draws, instances, calm_at),
+            planned: planned(seed, draws, instances, calm_at, &rates),
+            rates,
             calm_at: calm_at as i64 * 1_000,
             interferes: if draws.once_in(3) { draws.between(2, 12) } else { 0 },
             drift: if draws.once_in(3) { draws.between(1, 20_000) } else { 0 },
@@ -81,7 +81,7 @@ fn worker(draws: &mut Draws) -> WorkerSettings {
     }
 }
 
-fn planned(seed: u64, draws: &mut Draws, instances: u64, calm_at: u64) -> Vec<Planned> {
+fn planned(seed: u64, draws: &mut Draws, instances: u64, calm_at: u64, rates: &Rates) -> Vec<Planned> {
     let programs = &mut Draws::new(seed, "programs");
     let shape = Shape::draw(programs, instances);
     let last = if draws.once_in(2) { 500 } else { calm_at };
@@ -89,8 +89,17 @@ fn planned(seed: u64, draws: &mut Draws, instances: u64, calm_at: u64) -> Vec<Pl
         id: format!("i{number}"),
         after: Duration::from_millis(draws.between(0, last)),
         program: program::draw(programs, shape),
-        by_handle: draws.once_in(2),
+        by: by(draws, rates),
         events: draws.between(0, 4),
     };
     (0..instances).map(one).collect()
+}
+
+fn by(draws: &mut Draws, rates: &Rates) -> By {
+    match draws.below(4) {
+        0 | 1 => By::Handle,
+        // What only an emptied broker had is lost with it.
+        2 if rates.of(Kind::Wipe) == 0 => By::Forgotten,
+        _ => By::Message,
+    }
 }

@@ -228,7 +228,9 @@ impl Link {
         for item in items {
             let ours = session.incarnation() == Some(incarnation);
             match item {
-                CoordinatorItem::UnknownSession => return true,
+                CoordinatorItem::UnknownSession => {
+                    return !everstep_protocol::planted("ended_session_goes_on");
+                }
                 // Another life of the installation knows nothing of what this session holds.
                 CoordinatorItem::Opened(_) if session.incarnation().is_some() && !ours => return true,
                 CoordinatorItem::Opened(opened) => {

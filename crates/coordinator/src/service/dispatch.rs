@@ -5,6 +5,7 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use everstep_engine::place::RunQueue;
 use everstep_protocol::{
+    Millis,
     message::{RunTask, StepTask},
     topology, wire,
 };
@@ -75,7 +76,9 @@ async fn offer(shared: &Shared) -> Result<(), crate::Error> {
         return Ok(());
     }
     let settings = &shared.settings;
-    let offers = shared.store.offer(&queues, settings.window, settings.offer_again).await?;
+    let again =
+        if everstep_protocol::planted("offered_once") { Millis(1 << 40) } else { settings.offer_again };
+    let offers = shared.store.offer(&queues, settings.window, again).await?;
     let incarnation = shared.incarnation;
     let mut messages = Vec::with_capacity(offers.rows.len());
     for (queue, instance, subject) in offers.rows {

@@ -91,10 +91,11 @@ async fn keep_progress(shared: &Shared, session: SessionId, mut progress: Vec<Ru
 
 /// Does what a heartbeat showed to be lacking (rule W6). Gives the answer; what must be decided or read comes beside it.
 fn follow(shared: &Arc<Shared>, heartbeat: &Heartbeat, shown: Shown) -> Vec<CoordinatorItem> {
-    for kept in &shown.again {
+    let ignores = everstep_protocol::planted("unconfirmed_kept");
+    for kept in shown.again.iter().filter(|_| !ignores) {
         grant_again(shared, heartbeat.session, kept);
     }
-    for kept in &shown.unconfirmed {
+    for kept in shown.unconfirmed.iter().filter(|_| !ignores) {
         unconfirmed(shared, heartbeat.session, kept);
     }
     let mut items = vec![CoordinatorItem::Heard(Heard {

@@ -44,6 +44,9 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 }
 
 async fn silent(shared: &Shared) -> Result<(), crate::Error> {
+    if everstep_protocol::planted("silent_for_ever") {
+        return Ok(());
+    }
     for session in shared.store.silent(shared.settings.lease).await? {
         end(shared, session, "silent").await?;
     }
@@ -98,6 +101,9 @@ async fn end(shared: &Shared, session: SessionId, cause: &'static str) -> Result
 /// Ends the leases of ended sessions, page by page. Any coordinator does it: the decisions check again.
 async fn hand_on(shared: &Arc<Shared>) {
     loop {
+        if everstep_protocol::planted("orphans_left") {
+            return;
+        }
         let orphans = match shared.store.orphans(PAGE).await {
             Ok(orphans) => orphans,
             Err(error) => {

@@ -23,7 +23,9 @@ pub(super) fn due(draft: &mut Draft<'_>, call: CallHash) -> Answer {
         WaitKind::Person => return Answer::Nothing,
         WaitKind::Sleep | WaitKind::Retry | WaitKind::Event | WaitKind::Instance | WaitKind::Hook => {
             draft.fire(&wait);
-            draft.wake();
+            if !everstep_protocol::planted("due_wakes_nobody") {
+                draft.wake();
+            }
         }
         WaitKind::Remote => {
             draft.changes.push(Change::WaitEnd(call));
@@ -42,7 +44,9 @@ fn retry_remote(draft: &mut Draft<'_>, call: CallHash, wait: WaitRow) {
     };
     let pool = row.remote.pool.clone();
     draft.changes.push(Change::Wait(WaitRow { due_at: None, ..wait }));
-    draft.changes.push(Change::Ready(Subject::step(call), Some(pool.clone())));
+    if !everstep_protocol::planted("remote_retry_forgotten") {
+        draft.changes.push(Change::Ready(Subject::step(call), Some(pool.clone())));
+    }
     draft.effects.push(Effect::OfferStep {
         namespace: draft.head.namespace.clone(),
         pool,

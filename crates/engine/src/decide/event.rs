@@ -15,7 +15,9 @@ use crate::{
 
 /// Somebody sends an event. The same id again gets the first answer, whatever has become of the event or the instance.
 pub(super) fn accept(draft: &mut Draft<'_>, sent: &SentEvent) -> Answer {
-    if let Some(known) = draft.context.rows.event_ids.get(&(draft.uid(), sent.id.clone())) {
+    if let Some(known) = draft.context.rows.event_ids.get(&(draft.uid(), sent.id.clone()))
+        && !everstep_protocol::planted("event_accepted_twice")
+    {
         return if is_repeated(known, sent) { Answer::Done } else { Answer::EventIdTaken };
     }
     if draft.head.status.is_ended() {
@@ -37,7 +39,9 @@ pub(super) fn accept(draft: &mut Draft<'_>, sent: &SentEvent) -> Answer {
     draft.changes.push(Change::Event(row.clone()));
     if let Some(wait) = waiter {
         draft.deliver(&mut mailbox, &row, &wait);
-        draft.wake();
+        if !everstep_protocol::planted("event_wakes_nobody") {
+            draft.wake();
+        }
     }
     Answer::Done
 }
@@ -192,7 +196,9 @@ impl Draft<'_> {
         self.changes.push(Change::WaitEnd(call));
         self.append(delivered(wait, row));
         let delivery = Delivery { call, run: self.head.run, position: self.head.position };
-        self.put(mailbox, row, Some(delivery));
+        if !everstep_protocol::planted("event_twice") {
+            self.put(mailbox, row, Some(delivery));
+        }
         mailbox.close(wait);
     }
 

@@ -15,13 +15,20 @@ use crate::{
 /// A session answers a run task. A repeated claim gets the same grant again (rule W7). An instance that is pinned to another
 /// build is not granted, however its task came there (rule P40).
 pub(super) fn claim(draft: &mut Draft<'_>, session: SessionId, have: Option<Have>) -> Answer {
-    let have = have.filter(|have| have.run == draft.head.run && have.position <= draft.head.position);
+    let have = have.filter(|have| {
+        (have.run == draft.head.run || everstep_protocol::planted("kept_body_of_another_run"))
+            && have.position <= draft.head.position
+    });
     let after = have.map_or(Position(0), |have| have.position);
     match draft.lease() {
         Some(lease) if lease.session == session => {
             let head = Box::new(draft.head.clone());
             draft.effects.push(Effect::Grant { session, head, direct: false, after, entries: Vec::new() });
             Answer::Nothing
+        }
+        Some(_) if everstep_protocol::planted("claim_taken") => {
+            draft.grant(session, false, after);
+            Answer::Granted
         }
         None if draft.is_ready()
             && !draft.head.status.is_ended()
@@ -48,7 +55,9 @@ pub(super) fn give_back(draft: &mut Draft<'_>, session: SessionId, epoch: Epoch)
     match draft.lease() {
         Some(lease) if lease.session == session && lease.epoch == epoch => {
             draft.changes.push(Change::LeaseEnd(Subject::INSTANCE));
-            draft.make_runnable();
+            if !everstep_protocol::planted("given_back_forgotten") {
+                draft.make_runnable();
+            }
             Answer::Done
         }
         _ => Answer::Nothing,
@@ -77,7 +86,9 @@ pub(super) fn ended(draft: &mut Draft<'_>, epoch: Option<Epoch>, loss: Lost) -> 
             });
         }
     }
-    draft.make_runnable();
+    if !everstep_protocol::planted("lost_forgotten") {
+        draft.make_runnable();
+    }
     Answer::Done
 }
 

@@ -112,6 +112,10 @@ fn resume(draft: &mut Draft<'_>, letter: &Letter, sent: &SentPayload) -> Answer 
     let answer = hook::resume(draft, sent);
     let (id, workflow) = (&draft.head.id, &draft.head.workflow);
     let outcome = match &answer {
+        Answer::Moved if everstep_protocol::planted("letter_lost") => {
+            draft.changes.push(Change::LetterEnd(letter.number));
+            return answer;
+        }
         Answer::Moved => return answer,
         Answer::Refused(_) => failed(nobody()),
         Answer::EventIdTaken => {
@@ -276,7 +280,10 @@ impl Draft<'_> {
 
     /// It has ended: whoever waits for that is told.
     pub(super) fn conclude(&mut self, end: &everstep_protocol::journal::End) {
-        if self.head.links > 0 && self.head.status != Status::Open {
+        if self.head.links > 0
+            && self.head.status != Status::Open
+            && !everstep_protocol::planted("end_unheard")
+        {
             self.changes.push(Change::Conclude(outcome(&self.head, end)));
         }
     }

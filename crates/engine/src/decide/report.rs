@@ -30,12 +30,12 @@ pub(super) fn report(
         return Answer::FromTheFuture;
     }
     let held = draft.lease().is_some_and(|lease| lease.session == session && lease.epoch == report.epoch);
-    if !held {
+    if !held && !everstep_protocol::planted("epoch_unchecked") {
         question::evidence(draft, (session, build), report);
         return fence(draft, session, report);
     }
     let expected = draft.head.reports + 1;
-    if report.number != expected {
+    if report.number != expected && !everstep_protocol::planted("report_twice") {
         let taken = if report.number < expected { Taken::Before } else { Taken::OutOfOrder { expected } };
         acknowledge(draft, session, report, taken, draft.before.position);
         return Answer::Nothing;
@@ -181,10 +181,11 @@ fn refuse(draft: &mut Draft<'_>, session: SessionId, report: &Report, what: &str
 /// retry or sleep without length (rule W3).
 fn how_much(draft: &Draft<'_>, report: &Report) -> Taken {
     let up_to_date = draft.head.position == report.seen;
-    if report.folded && !(up_to_date && stands(draft, report)) {
+    if report.folded && !(up_to_date && stands(draft, report)) && !everstep_protocol::planted("fold_anywhere")
+    {
         return Taken::Results;
     }
-    let goes_on = !up_to_date
+    let goes_on = (!up_to_date && !everstep_protocol::planted("suspend_overtakes"))
         || report.opened.iter().any(|open| is_due(&open.wait, draft.context.now))
         || report.results.iter().any(|end| retries_at_once(&end.outcome))
         || report.ledger.iter().any(|item| !matches!(item, LedgerItem::Dropped(_)))

@@ -93,7 +93,9 @@ fn begin(draft: &mut Draft<'_>) -> Option<Token> {
     }
     let reason = Some("its parent is run again".to_owned());
     draft.cascade(None, Said::Terminate { reason });
-    draft.changes.push(Change::Everything);
+    if !everstep_protocol::planted("restart_keeps_waits") {
+        draft.changes.push(Change::Everything);
+    }
     draft.control = None;
     draft.head.run = draft.head.run.next();
     draft.head.status = Status::Open;

@@ -51,6 +51,12 @@ pub(super) fn claim(draft: &mut Draft<'_>, session: SessionId, call: CallHash) -
             draft.step_grant(session, call, row);
             Answer::Nothing
         }
+        Some(_) if everstep_protocol::planted("step_claimed_twice") => {
+            let lease = Lease { session, epoch: row.epoch };
+            draft.changes.push(Change::Lease(Subject::step(call), lease));
+            draft.step_grant(session, call, row);
+            Answer::Granted
+        }
         None if ready && draft.is_paused() => {
             draft.changes.push(Change::ReadyEnd(Subject::step(call)));
             draft.hold_step(call, &row.call);
@@ -95,7 +101,7 @@ pub(super) fn report(draft: &mut Draft<'_>, from: &From<'_>, epoch: Epoch, endin
     let held = draft
         .step_lease(from.call)
         .is_some_and(|lease| lease.session == from.session && lease.epoch == epoch);
-    if !held {
+    if !held && !everstep_protocol::planted("step_fence_unchecked") {
         let about = About { call: from.call, attempt: None, epoch };
         draft.attach(&about, (from.session, from.build), ending.outcome);
         refuse(draft, from.session, from.call, epoch);
@@ -127,7 +133,9 @@ pub(super) fn ended(
     else {
         return Answer::Nothing;
     };
-    if counts || (row.remote.policy.class.is_intended() && !unstarted) {
+    if (counts || (row.remote.policy.class.is_intended() && !unstarted))
+        && !everstep_protocol::planted("lost_step_called_again")
+    {
         let ran_for = row.granted_at.map_or(Millis(0), |at| draft.context.now.since(at));
         let failure = Failure::new(FailureKind::WorkerLost, "the worker that ran it was lost");
         let lost = AttemptOutcome::Failed { failure, retry_in: None };

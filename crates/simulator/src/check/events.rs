@@ -15,6 +15,8 @@ pub(super) struct Events {
 struct Mailbox {
     /// What was accepted, with its type.
     accepted: BTreeMap<u64, EventType>,
+    /// By what their senders know them.
+    ids: HashSet<(String, String)>,
     /// What went to a call, in any run.
     delivered: HashSet<u64>,
     /// The same in one run.
@@ -49,6 +51,10 @@ impl Events {
             let mailbox = self.mailboxes.entry(*uid).or_default();
             if mailbox.accepted.insert(row.sequence, row.event.kind.clone()).is_some() {
                 return Err(format!("event {} of {uid} was accepted twice", row.sequence));
+            }
+            let id = (row.event.id.app_id.clone(), row.event.id.id.clone());
+            if !mailbox.ids.insert(id) {
+                return Err(format!("event {} of {uid} was accepted before", row.event.id.id));
             }
         }
         for row in &commit.writes.journal {

@@ -36,7 +36,11 @@ impl Hooks {
         }
         for (token, uid, end) in &writes.hook_deletes {
             let owner = self.owners.remove(token);
-            let is_own = owner.is_none_or(|owner| owner.uid == *uid);
+            let is_own = owner.as_ref().is_none_or(|owner| owner.uid == *uid);
+            let decides = |owner: InstanceUid| commit.heads.contains_key(&owner);
+            if *end == HookEnd::Own && owner.is_some() && !decides(*uid) {
+                return Err(format!("token {} was taken from {uid} without its own decision", token.1));
+            }
             if *end == HookEnd::Own && !is_own {
                 return Err(format!("{uid} gave up token {}, which another one owns", token.1));
             }

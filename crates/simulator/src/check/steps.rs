@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use everstep_engine::{batch::JournalRow, head::Head, rows::Subject};
 use everstep_protocol::{
-    CallHash, InstanceUid, Run, SessionId, StepKey,
+    Call, CallHash, Generation, InstanceUid, Run, SessionId, StepKey,
     journal::{Attempted, Choice, Fact, Outcome},
 };
 
@@ -19,16 +19,19 @@ pub(super) struct Steps {
     holders: HashMap<InstanceUid, SessionId>,
     completed: HashMap<StepKey, (InstanceUid, Run)>,
     allowed: Allowed,
+    generations: HashMap<InstanceUid, Generation>,
+    keys: HashMap<StepKey, (InstanceUid, Generation, Call)>,
 }
 
 impl Steps {
-    fn committed(&mut self, commit: &Commit) {
+    fn committed(&mut self, commit: &Commit) -> Result<(), String> {
         let writes = &commit.writes;
         for head in &writes.created {
             self.names.insert((head.workflow.to_string(), head.id.to_string()), head.uid);
         }
         for head in writes.heads.iter().chain(&writes.created) {
             self.runs.insert(head.uid, head.run);
+            self.generations.insert(head.uid, head.generation);
             self.allowed.head(commit, head);
         }
         for (uid, subject) in &writes.lease_deletes {
@@ -47,8 +50,25 @@ impl Steps {
                 && matches!(attempted.outcome, Outcome::Succeeded(_))
             {
                 self.completed.insert(attempted.key, (row.uid, row.run));
+                self.only_one(row.uid, attempted)?;
             }
         }
+        Ok(())
+    }
+
+    /// A key is that of one call, in one generation of one instance.
+    fn only_one(&mut self, uid: InstanceUid, attempted: &Attempted) -> Result<(), String> {
+        let generation = self.generations.get(&uid).copied().unwrap_or(Generation(1));
+        let whose = (uid, generation, attempted.call.clone());
+        let first = self.keys.entry(attempted.key).or_insert_with(|| whose.clone());
+        if *first == whose {
+            return Ok(());
+        }
+        let (_, before, call) = first;
+        Err(format!(
+            "{} of generation {generation} has the key of {call} of generation {before}",
+            attempted.call
+        ))
     }
 
     /// A process that has lost its lease and does not know it yet may still begin what it was about to; nobody else may.
@@ -75,7 +95,7 @@ impl Checker for Steps {
 
     fn sees(&mut self, seen: &Seen<'_>) -> Result<(), String> {
         match seen {
-            Seen::Committed(commit) => self.committed(commit),
+            Seen::Committed(commit) => self.committed(commit)?,
             Seen::Attempting(attempting) => self.attempting(attempting)?,
             Seen::Accepted(_) | Seen::Audited(_) => {}
         }

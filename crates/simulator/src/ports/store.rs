@@ -23,10 +23,10 @@ use everstep_protocol::{
     message::{OpenSession, Running},
 };
 use everstep_store::{
-    AttentionCount, AttentionFilter, AttentionMark, AttentionView, BulkRow, Bulks, Cursor, Decide, Due,
-    Error, ErrorKind, Filter, Heard, HookView, InstanceView, Instances, Mail, Offers, Orphan, OutboxRow,
-    Page, Queue, Range, Records, Rejected, RejectedView, Replied, Schedule, Session, Sessions, StepOver,
-    Views, sqlite::SqliteStore,
+    AttentionCount, AttentionFilter, AttentionMark, AttentionView, BulkRow, Bulks, Cursor, Decide, Depth,
+    Due, Error, ErrorKind, Filter, Heard, HookView, InstanceView, Instances, LedgerCall, LedgerSearch, Mail,
+    Offers, OpenCount, Orphan, OutboxRow, Page, Queue, Range, Records, Rejected, RejectedView, Replied,
+    Schedule, Session, Sessions, StepOver, Views, sqlite::SqliteStore,
 };
 
 use crate::{
@@ -105,10 +105,10 @@ impl Instances for FaultyStore {
 
     async fn transact(&self, needs: Needs, decide: Decide) -> Result<Vec<StepOver>, Error> {
         let staged = Arc::new(Mutex::new(None));
-        let (stage, faults, by) = (staged.clone(), self.life.faults.clone(), self.life.name.clone());
+        let (stage, faults) = (staged.clone(), self.life.faults.clone());
         let decide: Decide = Box::new(move |mut loaded| {
             lock_some(&faults, &mut loaded);
-            let mut commit = Commit::before(by, &loaded);
+            let mut commit = Commit::before(&loaded);
             let writes = decide(loaded);
             commit.writes = writes.clone();
             *stage.lock().unwrap_or_else(PoisonError::into_inner) = Some(commit);
@@ -229,6 +229,7 @@ handed_on!(Schedule {
     offer(queues: &[Queue], window: u32, again: Millis) -> Offers;
     backlog(queues: &[Queue], window: u32, again: Millis) -> Vec<Queue>;
     unserved(served: &[Queue], limit: u32) -> Vec<(Queue, u64)>;
+    depths(limit: u32) -> Vec<Depth>;
     duties(coordinator: CoordinatorId, names: &[&'static str], ttl: Millis) -> Vec<&'static str>;
     release_duties(coordinator: CoordinatorId) -> ();
 });

@@ -62,10 +62,20 @@ pub(crate) struct Planned {
     pub(crate) id: String,
     pub(crate) after: Duration,
     pub(crate) program: Program,
-    /// Over HTTP, or by a message.
-    pub(crate) by_handle: bool,
+    pub(crate) by: By,
     /// So many events of each type follow.
     pub(crate) events: u64,
+}
+
+/// How a producer starts an instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum By {
+    /// Over HTTP.
+    Handle,
+    /// By a message, which it repeats until it is answered.
+    Message,
+    /// By a message, which it forgets when the broker has it: nobody else has it then.
+    Forgotten,
 }
 
 /// What producers know.
@@ -166,8 +176,12 @@ impl Outside {
     async fn produces(self, planned: Planned) {
         sleep(planned.after).await;
         let accepted = loop {
-            let answer =
-                if planned.by_handle { self.asks(&planned).await } else { self.publishes(&planned).await };
+            let answer = match planned.by {
+                By::Handle => self.asks(&planned).await,
+                By::Message => self.publishes(&planned).await,
+                By::Forgotten if self.confirms(&planned).await.is_some() => break true,
+                By::Forgotten => None,
+            };
             let again = match answer.map(|reply| reply.outcome) {
                 Some(StartOutcome::Created | StartOutcome::Exists) => break true,
                 Some(StartOutcome::Conflict | StartOutcome::Rejected) => break false,
@@ -207,6 +221,12 @@ impl Outside {
     }
 
     async fn publishes(&self, planned: &Planned) -> Option<StartReply> {
+        self.confirms(planned).await?;
+        patient(self.replies.wait_for(&planned.id)).await
+    }
+
+    /// Publishes a start until the broker has it.
+    async fn confirms(&self, planned: &Planned) -> Option<()> {
         let mut body = json!({ "workflow": super::WORKFLOW, "id": planned.id, "input": planned.program });
         if let Some(token) = planned.program.token {
             body["token"] = json!(text(token).as_str());
@@ -219,15 +239,12 @@ impl Outside {
         .with(Properties {
             message_id: Some(planned.id.clone()),
             correlation_id: Some(planned.id.clone()),
-            reply_to: Some(REPLIES.to_owned()),
+            reply_to: (planned.by == By::Message).then(|| REPLIES.to_owned()),
             persistent: true,
             ..Properties::default()
         });
         let sent = self.broker.send_confirmed(vec![message], true).await.ok()?;
-        if sent[..] != [Confirmation::Confirmed] {
-            return None;
-        }
-        patient(self.replies.wait_for(&planned.id)).await
+        (sent[..] == [Confirmation::Confirmed]).then_some(())
     }
 
     /// Events of one type, one after the other.

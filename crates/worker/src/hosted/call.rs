@@ -171,7 +171,11 @@ impl Known {
             name: self.call.name.clone(),
             count: self.call.count,
             attempt: self.attempt,
-            key: self.key(),
+            key: if everstep_protocol::planted("attempt_in_key") {
+                self.key().of_attempt(self.attempt.0)
+            } else {
+                self.key()
+            },
             undoes,
             policy: self.policy(),
         };
@@ -397,7 +401,8 @@ fn keys(
     (kind, call): (CallKind, &Call),
     input: &Payload,
 ) -> Result<(StepKey, Fingerprint), everstep_protocol::payload::PayloadError> {
-    keys_of(info.uid.0, info.generation.0, kind.word(), call.name.as_str(), call.count, input)
+    let generation = if everstep_protocol::planted("generation_not_in_key") { 1 } else { info.generation.0 };
+    keys_of(info.uid.0, generation, kind.word(), call.name.as_str(), call.count, input)
 }
 
 /// What a call without an input has: never sent, never compared.

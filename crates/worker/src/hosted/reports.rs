@@ -42,6 +42,9 @@ impl Reports {
 
     /// A report that is unanswered says what came of this attempt.
     pub(super) fn tell(&self, call: &Call, attempt: Attempt) -> bool {
+        if everstep_protocol::planted("loser_told_twice") {
+            return false;
+        }
         let is_it = |end: &AttemptEnd| end.call == *call && end.attempt == attempt;
         self.unanswered.iter().any(|(report, _)| report.results.iter().any(is_it))
     }
@@ -130,7 +133,7 @@ impl Reports {
     /// What is due to be sent again, and for how long it is worth something.
     pub(super) fn due(&mut self, now: Instant) -> Option<(Vec<Report>, Duration)> {
         let resend = self.resend.as_mut()?;
-        if !resend.is_due(now) {
+        if !resend.is_due(now) || everstep_protocol::planted("report_sent_once") {
             return None;
         }
         Some((self.unanswered.iter().map(|(report, _)| report.clone()).collect(), resend.interval()))
