@@ -111,7 +111,10 @@ impl Work {
         tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
         loop {
             tokio::select! {
+                // What comes once goes first: under load the others are always ready.
                 biased;
+                () = &mut stop => break,
+                Some(ended) = services.join_next() => service_ended(ended)?,
                 Some(finished) = self.running.join_next() => self.finish(finished),
                 Some(arrival) = arrivals.recv() => {
                     self.queue.push(arrival);
@@ -119,8 +122,6 @@ impl Work {
                         self.queue.push(arrival);
                     }
                 }
-                () = &mut stop => break,
-                Some(ended) = services.join_next() => service_ended(ended)?,
                 _ = tick.tick() => {}
             }
             self.begin();

@@ -82,11 +82,15 @@ impl State {
         }
     }
 
-    /// Declares, now and after each cut. What cannot be declared now is remembered all the same.
+    /// Declares, now and after each cut. What cannot be declared now is remembered all the same, and what is deleted is forgotten.
     pub(super) fn declare_all(&mut self, id: ConnectionId, topology: Vec<Declaration>) -> Result<(), Error> {
         if let Some(connection) = self.connections.get_mut(&id) {
             for declaration in &topology {
-                if !connection.declared.contains(declaration) {
+                if let Declaration::DeleteQueue { name } = declaration {
+                    let is_it =
+                        |known: &Declaration| matches!(known, Declaration::Queue(queue) if queue.name == *name);
+                    connection.declared.retain(|known| !is_it(known));
+                } else if !connection.declared.contains(declaration) {
                     connection.declared.push(declaration.clone());
                 }
             }
@@ -365,10 +369,7 @@ impl State {
     fn declare_again(&mut self, id: ConnectionId) {
         let declared = self.connections.get(&id).map(|connection| connection.declared.clone());
         for declaration in declared.unwrap_or_default() {
-            // A removal was for what was there then.
-            if !matches!(declaration, Declaration::DeleteQueue { .. })
-                && let Err(error) = self.declare(declaration)
-            {
+            if let Err(error) = self.declare(declaration) {
                 tracing::warn!(%error, "cannot declare again");
             }
         }
