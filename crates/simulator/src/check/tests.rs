@@ -14,7 +14,7 @@ use everstep_engine::{
 use everstep_protocol::{
     Attempt, BuildName, CallHash, CallKind, CallName, Epoch, EventType, Fingerprint, Generation, HookId,
     Namespace, Payload, Policy, Position, Timestamp, Token,
-    journal::{Attempted, Delivered, End, HookOutcome, Marks, Other, Outcome, Registered, Started},
+    journal::{Attempted, Closed, Delivered, End, HookOutcome, Marks, Other, Outcome, Registered, Started},
 };
 use everstep_sdk::{Error, Workflow};
 use uuid::Uuid;
@@ -319,6 +319,21 @@ fn events_are_accepted_and_delivered_once() {
     assert_eq!(sees(&mut events, &delivers(1)), Ok(()));
     says(sees(&mut events, &delivers(1)), "delivered twice");
     says(sees(&mut events, &accepts(2, "a")), "accepted before");
+}
+
+#[test]
+fn what_a_dropped_call_got_and_nobody_saw_may_come_again() {
+    let mut events = Events::default();
+    let closes = |after| {
+        let closed = Closed { call: call("e", 1), after: Position(after), hook: None };
+        of(vec![row(3, Fact::Closed(closed))])
+    };
+    assert_eq!(sees(&mut events, &accepts(1, "a")), Ok(()));
+    assert_eq!(sees(&mut events, &delivers(1)), Ok(()));
+    assert_eq!(sees(&mut events, &closes(1)), Ok(()));
+    assert_eq!(sees(&mut events, &delivers(1)), Ok(()));
+    assert_eq!(sees(&mut events, &closes(2)), Ok(()), "it was seen");
+    says(sees(&mut events, &delivers(1)), "delivered twice");
 }
 
 #[test]
