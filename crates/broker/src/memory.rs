@@ -226,3 +226,60 @@ impl Drop for CancelGuard {
         self.hub.lock().cancel(self.consumer);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    //! Proves what the embedded broker has beside the port: an emptied one, and a clock of somebody else's.
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{Incoming, QueueDeclaration, QueueKind};
+
+    #[tokio::test]
+    async fn an_emptied_broker_gets_back_what_its_connections_had_declared() {
+        let broker = MemoryBroker::new();
+        let queue = QueueDeclaration::new("q", QueueKind::Classic).bind("x", "key");
+        broker.declare(vec![Declaration::exchange("x"), queue.into()]).await.unwrap();
+        let mut consumer = broker.consume(Consume::new("q", 1)).await.unwrap();
+        assert!(matches!(consumer.next().await, Incoming::Connected { .. }));
+        broker.wipe();
+        assert_eq!(broker.queues(), Vec::<String>::new());
+        broker.cut();
+        broker.restore();
+        assert_eq!(broker.queues(), ["q"]);
+        broker.send(vec![Outgoing::to_exchange("x", "key", "body")]).await.unwrap();
+        loop {
+            if let Incoming::Delivery(delivery) = consumer.next().await {
+                assert_eq!(&delivery.body[..], b"body");
+                break;
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_declared_while_the_connection_is_cut_is_declared_when_it_is_back() {
+        let broker = MemoryBroker::new();
+        broker.cut();
+        let queue = QueueDeclaration::new("q", QueueKind::Classic);
+        assert!(broker.declare(vec![queue.into()]).await.is_err());
+        broker.restore();
+        assert_eq!(broker.queues(), ["q"]);
+    }
+
+    #[tokio::test]
+    async fn messages_expire_by_the_clock_that_was_given() {
+        let (began, millis) = (Instant::now(), Arc::new(AtomicU64::new(0)));
+        let now = millis.clone();
+        let clock = move || began + Duration::from_millis(now.load(Ordering::Relaxed));
+        let broker = MemoryBroker::with_clock(Arc::new(clock));
+        broker.declare(vec![QueueDeclaration::new("q", QueueKind::Classic).into()]).await.unwrap();
+        let mut message = Outgoing::to_queue("q", "body");
+        message.properties.expiration_ms = Some(1_000);
+        broker.send(vec![message]).await.unwrap();
+        millis.store(999, Ordering::Relaxed);
+        assert_eq!(broker.depth("q").await.unwrap(), Some(1));
+        millis.store(1_000, Ordering::Relaxed);
+        assert_eq!(broker.depth("q").await.unwrap(), Some(0));
+    }
+}

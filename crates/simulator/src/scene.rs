@@ -10,7 +10,7 @@ use crate::{
     seed::Draws,
     workload::{
         outside::{By, Planned},
-        program::{self, Shape},
+        program::{self, Program, Shape},
     },
 };
 
@@ -85,21 +85,24 @@ fn planned(seed: u64, draws: &mut Draws, instances: u64, calm_at: u64, rates: &R
     let programs = &mut Draws::new(seed, "programs");
     let shape = Shape::draw(programs, instances);
     let last = if draws.once_in(2) { 500 } else { calm_at };
-    let one = |number| Planned {
-        id: format!("i{number}"),
-        after: Duration::from_millis(draws.between(0, last)),
-        program: program::draw(programs, shape),
-        by: by(draws, rates),
-        events: draws.between(0, 4),
+    let one = |number| {
+        let program = program::draw(programs, shape);
+        Planned {
+            id: format!("i{number}"),
+            after: Duration::from_millis(draws.between(0, last)),
+            by: by(draws, rates, &program),
+            program,
+            events: draws.between(0, 4),
+        }
     };
     (0..instances).map(one).collect()
 }
 
-fn by(draws: &mut Draws, rates: &Rates) -> By {
+fn by(draws: &mut Draws, rates: &Rates, program: &Program) -> By {
     match draws.below(4) {
         0 | 1 => By::Handle,
-        // What only an emptied broker had is lost with it.
-        2 if rates.of(Kind::Wipe) == 0 => By::Forgotten,
+        // What only an emptied broker had is lost with it, and a start whose token is taken is refused.
+        2 if rates.of(Kind::Wipe) == 0 && program.token.is_none() => By::Forgotten,
         _ => By::Message,
     }
 }

@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use everstep_protocol::{EventType, InstanceUid, Run, journal::Fact};
+use everstep_protocol::{
+    CallHash, EventType, InstanceUid, Position, Run,
+    journal::{Closed, Fact},
+};
 
 use super::{Checker, Commit, Rest, Seen};
 
@@ -21,6 +24,8 @@ struct Mailbox {
     delivered: HashSet<u64>,
     /// The same in one run.
     by_run: HashSet<(Run, u64)>,
+    /// What a call of a run got, and where.
+    got: HashMap<(Run, CallHash), (u64, Position)>,
 }
 
 impl Mailbox {
@@ -43,6 +48,14 @@ impl Mailbox {
         self.delivered.insert(sequence);
         Ok(())
     }
+
+    /// A call was dropped: what it got and its body never saw is unread again (rule P22).
+    fn close(&mut self, run: Run, closed: &Closed) {
+        let its = (run, closed.call.hash());
+        let Some((sequence, _)) = self.got.remove(&its).filter(|(_, at)| *at > closed.after) else { return };
+        self.by_run.remove(&(run, sequence));
+        self.delivered.remove(&sequence);
+    }
 }
 
 impl Events {
@@ -58,12 +71,19 @@ impl Events {
             }
         }
         for row in &commit.writes.journal {
-            let (sequence, kind) = match &row.entry.fact {
-                Fact::Delivered(delivered) => (delivered.sequence, delivered.kind.clone()),
-                Fact::Received(received) => (received.sequence, EventType::of_hook(received.hook)),
+            let mailbox = self.mailboxes.entry(row.uid).or_default();
+            let (call, sequence, kind) = match &row.entry.fact {
+                Fact::Delivered(delivered) => (&delivered.call, delivered.sequence, delivered.kind.clone()),
+                Fact::Received(received) => {
+                    (&received.call, received.sequence, EventType::of_hook(received.hook))
+                }
+                Fact::Closed(closed) => {
+                    mailbox.close(row.run, closed);
+                    continue;
+                }
                 _ => continue,
             };
-            let mailbox = self.mailboxes.entry(row.uid).or_default();
+            mailbox.got.insert((row.run, call.hash()), (sequence, row.entry.position));
             mailbox.deliver(row.run, sequence, &kind).map_err(|what| format!("{what}, of {}", row.uid))?;
         }
         Ok(())
