@@ -256,7 +256,7 @@ def check_manifests(built):
             check_manifest(file.stem, document)
             count += 1
             target = document.get("spec", {}).get("scaleTargetRef")
-            if target and file.stem != "hpa" and ("Deployment", target["name"]) not in known:
+            if target and ("Deployment", target["name"]) not in known:
                 breach(f"{file.stem}: {document['kind']} scales {target['name']}, which is not there")
     return count
 

@@ -84,6 +84,15 @@ trap 'rm -rf "$built"' EXIT
 for folder in base overlays/small overlays/production; do
   "$kubectl" kustomize "deploy/kubernetes/$folder" >"$built/${folder##*/}.yaml"
 done
-cp deploy/kubernetes/components/hpa/scalers.yaml "$built/hpa.yaml"
+# The component that no overlay takes.
+mkdir "$built/with-hpa"
+from=$(realpath --relative-to "$built/with-hpa" deploy/kubernetes)
+cat >"$built/with-hpa/kustomization.yaml" <<YAML
+apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+resources: [$from/base]
+components: [$from/components/hpa]
+YAML
+"$kubectl" kustomize "$built/with-hpa" >"$built/hpa.yaml"
 "$python" scripts/ops-check.py "$built"
 echo "ops-check: rules, dashboards, manifests and documents are in order"

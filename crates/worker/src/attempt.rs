@@ -69,7 +69,7 @@ pub(crate) struct Attempts {
     runtime: Handle,
     listener: GoneListener,
     metrics: Metrics,
-    meters: Local<StepMeter>,
+    meters: Local<Arc<StepMeter>>,
     interceptor: Option<Arc<dyn Interceptor>>,
     slots: usize,
     grace: Duration,
@@ -94,7 +94,7 @@ struct Running {
     cancel: CancelHandle,
     abort: AbortHandle,
     began: Instant,
-    meter: StepMeter,
+    meter: Arc<StepMeter>,
     stage: Stage,
     due: Option<Instant>,
 }

@@ -15,7 +15,7 @@ const ACKS: [f64; 13] = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1
 #[derive(Clone, Debug)]
 pub struct Metrics {
     /// Attempts by workflow and step.
-    pub(crate) steps: Arc<Bounded<StepMeter>>,
+    pub(crate) steps: Arc<Bounded<Arc<StepMeter>>>,
     /// Reports sent for the first time.
     pub reports: IntCounter,
     /// Claims and reports sent again because no answer came.
@@ -149,12 +149,12 @@ impl Metrics {
     }
 
     /// A loop's own handles of steps.
-    pub(crate) fn local(&self) -> Local<StepMeter> {
+    pub(crate) fn local(&self) -> Local<Arc<StepMeter>> {
         Local::new(Arc::clone(&self.steps))
     }
 }
 
-fn steps(book: &mut Book) -> Result<Arc<Bounded<StepMeter>>, prometheus::Error> {
+fn steps(book: &mut Book) -> Result<Arc<Bounded<Arc<StepMeter>>>, prometheus::Error> {
     let names = ["workflow", "step"];
     let started = book.counters("attempts_started_total", "Attempts that began.", &names)?;
     let retries =
@@ -178,7 +178,7 @@ fn steps(book: &mut Book) -> Result<Arc<Bounded<StepMeter>>, prometheus::Error> 
     Ok(Arc::new(Bounded::new(STEPS_MAX, move |workflow, step| {
         let of = [workflow, step];
         let outcome = |outcome| ended.with_label_values(&[workflow, step, outcome]);
-        StepMeter {
+        Arc::new(StepMeter {
             started: started.with_label_values(&of),
             retries: retries.with_label_values(&of),
             succeeded: outcome("succeeded"),
@@ -188,7 +188,7 @@ fn steps(book: &mut Book) -> Result<Arc<Bounded<StepMeter>>, prometheus::Error> 
             cancelled: outcome("cancelled"),
             seconds: seconds.with_label_values(&of),
             busy: busy.with_label_values(&of),
-        }
+        })
     })))
 }
 

@@ -8,7 +8,7 @@ WITH held AS (
 ), runnable AS (
     SELECT uid FROM ready WHERE subject = zeroblob(16)
 ), waiting AS (
-    SELECT w.uid, min(w.kind) AS first, max(w.kind) AS last
+    SELECT w.uid, min(w.kind) AS first, max(CASE WHEN w.kind = 7 THEN 1 ELSE 0 END) AS asks
     FROM (SELECT uid, kind FROM wait LIMIT ?1) w
     WHERE NOT EXISTS (SELECT 1 FROM held h WHERE h.uid = w.uid)
       AND NOT EXISTS (SELECT 1 FROM paused p WHERE p.uid = w.uid)
@@ -37,7 +37,7 @@ WHERE NOT EXISTS (SELECT 1 FROM held h WHERE h.uid = r.uid)
   AND NOT EXISTS (SELECT 1 FROM asked a WHERE a.uid = r.uid)
   AND NOT EXISTS (SELECT 1 FROM paused p WHERE p.uid = r.uid)
 UNION ALL
-SELECT CASE WHEN w.last = 7 THEN 'attention' ELSE 'waiting' END, CASE WHEN w.last = 7 THEN 'unknown_outcome' END,
-       CASE WHEN w.last < 7 THEN w.first END, count(*)
+SELECT CASE WHEN w.asks = 1 THEN 'attention' ELSE 'waiting' END, CASE WHEN w.asks = 1 THEN 'unknown_outcome' END,
+       CASE WHEN w.asks = 0 THEN w.first END, count(*)
 FROM waiting w
 GROUP BY 1, 2, 3

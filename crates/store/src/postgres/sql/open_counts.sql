@@ -10,7 +10,7 @@ WITH held AS (
 ), runnable AS (
     SELECT instance FROM ready WHERE subject = '\x00000000000000000000000000000000'
 ), waiting AS (
-    SELECT w.instance, min(w.kind) AS first, max(w.kind) AS last
+    SELECT w.instance, min(w.kind) AS first, max(CASE WHEN w.kind = 7 THEN 1 ELSE 0 END) AS asks
     FROM (SELECT instance, kind FROM wait LIMIT $1::bigint) w
     WHERE NOT EXISTS (SELECT FROM held h WHERE h.instance = w.instance)
       AND NOT EXISTS (SELECT FROM paused p WHERE p.instance = w.instance)
@@ -39,7 +39,7 @@ WHERE NOT EXISTS (SELECT FROM held h WHERE h.instance = r.instance)
   AND NOT EXISTS (SELECT FROM asked a WHERE a.instance = r.instance)
   AND NOT EXISTS (SELECT FROM paused p WHERE p.instance = r.instance)
 UNION ALL
-SELECT CASE WHEN w.last = 7 THEN 'attention' ELSE 'waiting' END, CASE WHEN w.last = 7 THEN 'unknown_outcome' END,
-       CASE WHEN w.last < 7 THEN w.first END, count(*)
+SELECT CASE WHEN w.asks = 1 THEN 'attention' ELSE 'waiting' END, CASE WHEN w.asks = 1 THEN 'unknown_outcome' END,
+       CASE WHEN w.asks = 0 THEN w.first END, count(*)
 FROM waiting w
 GROUP BY 1, 2, 3
