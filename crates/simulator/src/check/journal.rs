@@ -54,10 +54,11 @@ impl Journal {
             ));
         }
         written.prints.push(print(entry));
+        // Whose holders die again and again is parked. For any other question somebody has made a mistake.
         if let Fact::Parked(parked) = &entry.fact
-            && matches!(parked.code, ParkCode::JournalMismatch)
+            && !matches!(parked.code, ParkCode::Poison)
         {
-            return Err(format!("the journal of {uid} does not fit its code: {}", parked.message));
+            return Err(format!("{uid} was parked ({}): {}", parked.code.word(), parked.message));
         }
         written.ends(entry).map_err(|what| format!("{what} in entry {next} of {uid} run {run}"))
     }

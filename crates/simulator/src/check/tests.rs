@@ -14,7 +14,10 @@ use everstep_engine::{
 use everstep_protocol::{
     Attempt, BuildName, CallHash, CallKind, CallName, Epoch, EventType, Fingerprint, Generation, HookId,
     Namespace, Payload, Policy, Position, Timestamp, Token,
-    journal::{Attempted, Closed, Delivered, End, HookOutcome, Marks, Other, Outcome, Registered, Started},
+    journal::{
+        Attempted, Closed, Delivered, End, HookOutcome, Marks, Other, Outcome, ParkCode, Parked, Registered,
+        Started,
+    },
 };
 use everstep_sdk::{Error, Workflow};
 use uuid::Uuid;
@@ -220,6 +223,14 @@ fn an_outcome_is_recorded_once() {
     let fact = || Fact::Attempted(attempted(call("keyed", 1), key('a'), session(1)));
     assert_eq!(sees(&mut journal, &of(vec![row(1, started()), row(2, fact())])), Ok(()));
     says(sees(&mut journal, &of(vec![row(3, fact())])), "after its outcome");
+}
+
+#[test]
+fn nothing_is_parked_but_for_deaths() {
+    let parked = |code| Fact::Parked(Parked { code, message: "why".to_owned() });
+    let mut journal = Journal::default();
+    assert_eq!(sees(&mut journal, &of(vec![row(1, started()), row(2, parked(ParkCode::Poison))])), Ok(()));
+    says(sees(&mut journal, &of(vec![row(3, parked(ParkCode::JournalMismatch))])), "was parked");
 }
 
 #[test]
