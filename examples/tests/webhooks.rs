@@ -82,7 +82,7 @@ fn h57_the_schema_of_a_type_refuses_what_is_no_such_value() {
             serde_json::json!({ "cents": 1, "more": 2 }),
         ] {
             let refused = kit.resume("payments", &wrong).await.unwrap_err().to_string();
-            assert!(refused.contains("does not fit the schema"), "{refused}");
+            assert!(refused.contains("does not fit the hook"), "{refused}");
         }
         kit.resume("payments", &Payment { cents: 5 }).await.unwrap().unwrap();
         assert_eq!(run.result::<u64>().await.unwrap(), 5);
