@@ -105,7 +105,7 @@ fn claim(draft: &mut Draft<'_>, call: &Call, id: HookId, asked: &Registration) -
             return None;
         }
         Some(row) if everstep_protocol::planted("token_stolen") => {
-            draft.end_hook(&asked.token, row.owner, HookEnd::Own)
+            draft.end_hook(&asked.token, row.owner, HookEnd::Own);
         }
         Some(row) if !row.is_free(now) => return Some(HookOutcome::Conflict { owner: row.name }),
         Some(row) => draft.end_hook(&asked.token, row.owner, HookEnd::Free),
