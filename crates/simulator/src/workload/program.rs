@@ -103,12 +103,12 @@ fn op(draws: &mut Draws, shape: Shape, depth: u32) -> Op {
     if draws.once_in(2) {
         return step(draws);
     }
-    let kind = draws.below(12);
+    let kind = draws.below(13);
     if shape.kinds >> kind & 1 == 0 {
         return step(draws);
     }
     match kind {
-        0 => Op::Remote { class: *draws.pick(&Class::ALL) },
+        0 | 12 => Op::Remote { class: *draws.pick(&Class::ALL) },
         1 => Op::Sleep { millis: patience(draws) },
         2 => Op::Event { kind: draws.below(TYPES), millis: patience(draws) },
         3 => Op::Hook { token: draws.below(TOKENS), force: draws.once_in(3), millis: patience(draws) },
