@@ -76,7 +76,7 @@ async fn both_halves_are_counted_by_workflow_and_step() {
 
 /// A charge that is tried twice, a contact that is found, a transfer of which nobody knows.
 #[everstep::workflow]
-async fn settle(cx: Workflow, _: ()) -> Result<u32, Error> {
+async fn settle(cx: Workflow, (): ()) -> Result<u32, Error> {
     let busy_once = async |step: Step, (): ()| {
         if step.attempt() == 1 { Err(Error::failed("busy")) } else { Ok(1) }
     };

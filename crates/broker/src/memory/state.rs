@@ -87,8 +87,7 @@ impl State {
         if let Some(connection) = self.connections.get_mut(&id) {
             for declaration in &topology {
                 if let Declaration::DeleteQueue { name } = declaration {
-                    let is_it =
-                        |known: &Declaration| matches!(known, Declaration::Queue(queue) if queue.name == *name);
+                    let is_it = |known: &Declaration| matches!(known, Declaration::Queue(queue) if queue.name == *name);
                     connection.declared.retain(|known| !is_it(known));
                 } else if !connection.declared.contains(declaration) {
                     connection.declared.push(declaration.clone());

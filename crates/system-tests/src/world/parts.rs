@@ -119,9 +119,11 @@ impl World {
         self.workers.len() - 1
     }
 
-    /// Kills a worker without a goodbye.
+    /// Kills a worker without a goodbye: nothing that its threads still say as they go gets out.
     pub async fn crash_worker(&mut self, number: usize) {
-        self.workers[number].take().expect("it runs").node.crash().await;
+        let worker = self.workers[number].take().expect("it runs");
+        set_way(worker.proxy.as_ref(), &worker.node, Way::Cut);
+        worker.node.crash().await;
     }
 
     /// Stops a worker gracefully.
@@ -136,8 +138,9 @@ impl World {
 
     /// Kills a coordinator.
     pub async fn crash_coordinator(&mut self, number: usize) {
-        let CoordinatorNode { node, handle, .. } = self.coordinators[number].take().expect("it runs");
+        let CoordinatorNode { node, handle, proxy, .. } = self.coordinators[number].take().expect("it runs");
         drop(handle);
+        set_way(proxy.as_ref(), &node, Way::Cut);
         node.crash().await;
     }
 

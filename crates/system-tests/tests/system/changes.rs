@@ -67,23 +67,26 @@ on_both! {
     /// The new build gets what is new, and nothing that the old one began, however long that waits.
     async fn p40_pinned_instances_stay_with_the_build_that_they_began_on(setup) {
         fn words(word: &'static str) -> Registry {
-            Registry::new().pinned_workflow_fn("words", move |cx: Workflow, nap: u64| async move {
+            Registry::new().pinned_workflow_fn("words", move |cx: Workflow, (): ()| async move {
                 let first: String = cx.step("first", word, echo).await?;
-                cx.sleep("nap", nap).await?;
+                cx.event::<()>("go").timeout("5 min").await?;
                 let second: String = cx.step("second", word, echo).await?;
                 Ok::<_, Error>(format!("{first} {second}"))
             })
         }
         let mut world = setup.serve(words("old")).await;
         for id in ["stays", "moves", "lonely"] {
-            world.begin("words", id, &400_u64).await;
-            let view = world.until("words", id, "asleep", |view| view.status == StatusWord::Waiting).await;
+            world.begin("words", id, &()).await;
+            let view = world.until("words", id, "waiting", |view| view.status == StatusWord::Waiting).await;
             assert_eq!(view.pin, Some(Pin::Build("build-1".parse().expect("a name"))));
         }
         world.add_worker_with(words("new"), build("build-2")).await;
-        world.begin("words", "new", &10_u64).await;
+        world.begin("words", "new", &()).await;
         let moved = Some(Pin::Build("build-2".parse().expect("a name")));
         assert_eq!(world.handle().pin(name("words", "moves"), "op".to_owned(), moved).await.expect("it answers"), Answer::Done);
+        for id in ["stays", "moves", "new"] {
+            assert_eq!(world.send("words", id, ("1", "go"), &()).await, Answer::Done);
+        }
         assert_eq!(world.end("words", "stays").await.output::<String>(), "old old");
         assert_eq!(world.end("words", "moves").await.output::<String>(), "old new");
         let new = world.end("words", "new").await.output::<String>();
