@@ -9,7 +9,10 @@ use everstep_coordinator::Chance;
 use everstep_protocol::{CoordinatorId, InstanceUid, SessionId};
 use uuid::{Builder, Uuid};
 
-use crate::{clock::Clock, seed::SharedDraws};
+use crate::{
+    clock::Clock,
+    seed::{Draws, SharedDraws},
+};
 
 /// Draws ids from the seed. Those of one run never meet.
 #[derive(Clone, Debug)]
@@ -26,7 +29,7 @@ impl Ids {
 
     fn id(&self) -> Uuid {
         let millis = self.clock.now() as u64 / 1_000;
-        let mut random: [u8; 10] = self.draws.draw(|draws| draws.bytes());
+        let mut random: [u8; 10] = self.draws.draw(Draws::bytes);
         // Later ones sort after earlier ones, also within a millisecond.
         let count = self.count.fetch_add(1, Ordering::Relaxed) & 0x0fff;
         random[..2].copy_from_slice(&count.to_be_bytes());
@@ -48,6 +51,6 @@ impl Chance for Ids {
     }
 
     fn seed(&self) -> [u8; 32] {
-        self.draws.draw(|draws| draws.bytes())
+        self.draws.draw(Draws::bytes)
     }
 }

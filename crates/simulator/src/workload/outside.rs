@@ -251,11 +251,8 @@ impl Outside {
     async fn sends(&self, planned: &Planned, kind: u64) {
         for number in 1..=planned.events {
             sleep(self.pause(4_000)).await;
-            loop {
-                match self.sends_one(&planned.id, kind, number).await {
-                    Some(Answer::NotFound) | None => sleep(self.pause(1_000)).await,
-                    Some(_) => break,
-                }
+            while let Some(Answer::NotFound) | None = self.sends_one(&planned.id, kind, number).await {
+                sleep(self.pause(1_000)).await;
             }
         }
     }

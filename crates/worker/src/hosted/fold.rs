@@ -37,7 +37,7 @@ impl Hosted {
                     match known.refused.clone() {
                         Some(refused) => self.begin(start.number, start.attempt, Some(refused), true),
                         None if everstep_protocol::planted("begins_before_intent") => {
-                            self.told.starts.push(start.number)
+                            self.told.starts.push(start.number);
                         }
                         None => self.told.intents.push(start.number),
                     }
