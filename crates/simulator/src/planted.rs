@@ -7,7 +7,7 @@ use std::fmt;
 use crate::{check::Breach, report::Sum, run::run_all};
 
 /// The faults, by name.
-pub const FAULTS: [&str; 38] = [
+pub const FAULTS: [&str; 36] = [
     "epoch_unchecked",
     "report_twice",
     "suspend_overtakes",
@@ -31,7 +31,6 @@ pub const FAULTS: [&str; 38] = [
     "unknown_called_again",
     "restart_keeps_waits",
     "nobody_asked",
-    "kept_body_of_another_run",
     "report_sent_once",
     "loser_told_twice",
     "begins_before_intent",
@@ -45,7 +44,6 @@ pub const FAULTS: [&str; 38] = [
     "offered_once",
     "unconfirmed_kept",
     "orphans_left",
-    "silent_for_ever",
 ];
 
 /// What became of one fault.

@@ -46,10 +46,10 @@ impl Checker for Replay {
                     entries: entries.clone(),
                     seeded: true,
                 };
-                let outcome = replayer
+                let came = replayer
                     .replay(&saved)
                     .map_err(|breach| format!("{}/{} run {run}: {breach}", view.workflow, view.id))?;
-                if outcome.drifted > 0 {
+                if came.drifted > 0 {
                     return Err(format!(
                         "{}/{} run {run}: the code gives steps other inputs",
                         view.workflow, view.id

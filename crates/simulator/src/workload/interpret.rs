@@ -45,7 +45,7 @@ async fn whole(
     program: Program,
 ) -> Result<Next<Program, Vec<String>>, Error> {
     let run = Run { cx: cx.clone(), services: Arc::new(services) };
-    let path = format!("{}/{}", cx.instance_id(), cx.generation());
+    let path = cx.instance_id().to_owned();
     let mut told = Vec::new();
     if let Some(token) = program.token.filter(|_| cx.generation() == 1) {
         told.push(run.started_with(token).await?);
@@ -117,8 +117,10 @@ impl Run {
 
     async fn step(&self, class: Class, path: &str, undone: bool) -> Result<String, Error> {
         let (services, undoing) = (self.services.clone(), self.services.clone());
+        // Generations give their steps the same inputs: only the key tells them apart.
+        let generation = self.cx.generation();
         let call = self.cx.step(class.word(), path, move |step: Step, what: String| {
-            let services = services.clone();
+            let (services, what) = (services.clone(), of(generation, &what));
             async move { services.act(class, &step, what).await }
         });
         let call = call.retry(retry());
@@ -127,7 +129,7 @@ impl Run {
             Class::Lookup => {
                 let services = self.services.clone();
                 let look = move |step: Step, what: String| {
-                    let found = services.look(&step, what);
+                    let found = services.look(&step, of(generation, &what));
                     async move { Ok::<_, Error>(found) }
                 };
                 call.look_first(look).visibility_lag("3s")
@@ -148,7 +150,8 @@ impl Run {
     }
 
     async fn remote(&self, class: Class, path: &str) -> Result<String, Error> {
-        let call = self.cx.remote::<String>(class.word(), path).on(POOL).retry(retry());
+        let what = of(self.cx.generation(), path);
+        let call = self.cx.remote::<String>(class.word(), what).on(POOL).retry(retry());
         match class {
             Class::Keyed => call.await,
             Class::Lookup => call.look_first("find").visibility_lag("3s").await,
@@ -202,14 +205,20 @@ impl Run {
         let mut told = Vec::new();
         for action in &plan.await? {
             let services = self.services.clone();
+            let generation = self.cx.generation();
             let act = move |step: Step, what: String| {
-                let services = services.clone();
+                let (services, what) = (services.clone(), of(generation, &what));
                 async move { services.act(Class::Keyed, &step, what).await }
             };
             told.push(action.step(Class::Keyed.word(), &**action, act).retry(retry()).await?);
         }
         Ok(told)
     }
+}
+
+/// What a call does, of all generations.
+fn of(generation: u32, what: &str) -> String {
+    format!("{what} of {generation}")
 }
 
 /// Many, and soon: the simulated services fail often.
