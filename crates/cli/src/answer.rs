@@ -108,6 +108,8 @@ pub struct Ledger {
     pub entries: Vec<LedgerEntry>,
     #[serde(default)]
     pub next: Option<u64>,
+    #[serde(default)]
+    pub truncated: bool,
 }
 
 /// One call of a step.

@@ -273,6 +273,9 @@ pub fn ledger(list: &Ledger) -> String {
     if let Some(next) = &list.next {
         writeln!(shown, "more with --after {next}").expect("a string takes any text");
     }
+    if list.truncated {
+        shown.push_str("there may be more: narrow the search, or raise --limit\n");
+    }
     shown
 }
 

@@ -337,18 +337,19 @@ impl Api {
         self.send(self.keyed(self.url(&path), key, body)?).await
     }
 
-    /// Which calls the steps of an instance have made, under which keys, and what came of them; of one step, if one is named.
+    /// Which calls the steps of an instance have made, under which keys, and what came of them; of the
+    /// current run unless another is named, and of one step, if one is named.
     pub async fn ledger(
         &self,
         workflow: &WorkflowName,
         id: &InstanceId,
-        step: Option<&str>,
+        (step, run): (Option<&str>, Option<u32>),
         (after, limit): (Option<u64>, Option<u32>),
     ) -> Result<Answer, Error> {
         let mut url = self.url(&["workflows", workflow.as_str(), "instances", id.as_str(), "ledger"]);
         let (step, after) = (step.map(ToOwned::to_owned), after.map(|after| after.to_string()));
-        let limit = limit.map(|limit| limit.to_string());
-        query(&mut url, &[("step", &step), ("after", &after), ("limit", &limit)]);
+        let (run, limit) = (run.map(|run| run.to_string()), limit.map(|limit| limit.to_string()));
+        query(&mut url, &[("step", &step), ("run", &run), ("after", &after), ("limit", &limit)]);
         self.get(url).await
     }
 

@@ -156,7 +156,7 @@ fn decide(shared: Arc<Shared>, inputs: Arc<Vec<Input>>, out: Arc<Mutex<Decided>>
         let (mut writes, effects, credits) = batch.finish(&mut room);
         drop(room);
         writes.sent = shared.take_sent();
-        let mut counts = Counts::of(&shared.metrics, &writes, &effects);
+        let mut counts = Counts::of(&shared.metrics, (&writes, now), &effects);
         counts.waited(&shared.metrics, (&inputs, &verdicts), (&ready, now));
         let decided = Decided {
             verdicts,

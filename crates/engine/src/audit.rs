@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use everstep_protocol::{
-    Attempt, Call, Class, Position, Reference, Run, StepKey, Timestamp,
+    Attempt, Call, Class, Position, Reference, Run, Sent, StepKey, Timestamp,
     journal::{Attempted, Choice, Entry, Fact, Opened, Outcome, Resolved, Wait},
 };
 
@@ -23,8 +23,8 @@ pub struct Line {
     pub key: StepKey,
     /// What the service calls what the step did there, as the last attempt that knew it said.
     pub reference: Option<Reference>,
-    /// How many attempts may have called the service: not those that were withdrawn, that found the effect done or that took an
-    /// output over from an earlier run.
+    /// How many attempts are on record that may have called the service: not those that were withdrawn, that found the effect done,
+    /// that took an output over from an earlier run, or that failed before anything was sent.
     pub calls: u32,
     /// When the first of its entries was written.
     pub since: Timestamp,
@@ -176,7 +176,9 @@ impl Audit {
 impl Reading {
     fn attempted(&mut self, attempted: &Attempted) {
         let marks = attempted.marks;
-        if marks.found || marks.reused {
+        let unsent =
+            matches!(&attempted.outcome, Outcome::Failed { failure, .. } if failure.sent == Sent::No);
+        if marks.found || marks.reused || unsent {
             self.attempts.remove(&attempted.attempt);
         } else {
             self.attempts.insert(attempted.attempt);

@@ -93,16 +93,20 @@ async fn settle(cx: Workflow, _: ()) -> Result<u32, Error> {
 async fn l15_what_the_ledger_did_is_counted() {
     let dir = tempfile::tempdir().unwrap();
     let everstep = Embedded::open(dir.path().join("everstep.db"));
-    let everstep = everstep.workflow(settle).metrics(([127, 0, 0, 1], 0).into()).start().await.unwrap();
+    let listen: SocketAddr = ([127, 0, 0, 1], 0).into();
+    let everstep = everstep.workflow(settle).metrics(listen).start().await.unwrap();
     let run = everstep.start("settle", Some("o-1"), &()).await.unwrap();
-    let question = loop {
-        if let Some((question, _)) = run.questions().await.unwrap().pop() {
-            break question;
-        }
-        tokio::task::yield_now().await;
+    let decided = async || {
+        let question = loop {
+            if let Some((question, _)) = run.questions().await.unwrap().pop() {
+                break question;
+            }
+            tokio::task::yield_now().await;
+        };
+        run.resolve_done(question, &4, "ann").await.unwrap();
+        assert_eq!(run.result::<u32>().await.unwrap(), 7);
     };
-    run.resolve_done(question, &4, "ann").await.unwrap();
-    assert_eq!(run.result::<u32>().await.unwrap(), 7);
+    decided().await;
 
     let page = get(everstep.metrics_address().unwrap(), "/metrics").await;
     for line in [
@@ -116,6 +120,20 @@ async fn l15_what_the_ledger_did_is_counted() {
         r#"everstep_steps_ended_total{outcome="unknown",step="transfer",workflow="settle"} 1"#,
         "everstep_worker_found_total 1",
         "everstep_worker_look_seconds_count 1",
+    ] {
+        assert!(page.lines().any(|shown| shown == line), "{line}: {page}");
+    }
+
+    // What a restart keeps was counted when it happened.
+    run.restart_from("transfer", 1).await.unwrap();
+    decided().await;
+    let page = get(everstep.metrics_address().unwrap(), "/metrics").await;
+    for line in [
+        r#"everstep_steps_ended_total{outcome="succeeded",step="charge",workflow="settle"} 1"#,
+        r#"everstep_steps_retried_total{step="charge",workflow="settle"} 1"#,
+        r#"everstep_ledger_hits_total{how="found"} 1"#,
+        r#"everstep_decided_by_people_total{choice="done"} 2"#,
+        r#"everstep_steps_ended_total{outcome="unknown",step="transfer",workflow="settle"} 2"#,
     ] {
         assert!(page.lines().any(|shown| shown == line), "{line}: {page}");
     }

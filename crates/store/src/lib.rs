@@ -448,7 +448,7 @@ pub trait Views: Send + Sync + std::fmt::Debug + 'static {
     async fn attention_counts(&self) -> Result<Vec<AttentionCount>, Error>;
 
     /// Calls of steps with all that their journals say of them but payloads, oldest first (rule L14). Of a key, searched for in the
-    /// journals of a window, by reading those: it may take long, and is [`ErrorKind::Unavailable`] after 30 s.
+    /// journals of a window, by reading those: it may take long, and on PostgreSQL is [`ErrorKind::Unavailable`] after 30 s.
     async fn ledger(&self, search: &LedgerSearch, limit: u32) -> Result<Vec<LedgerCall>, Error>;
 
     /// How many instances are open, of all namespaces, by status and reason. What waits is counted up to [`OPEN_COUNTED`]; its

@@ -36,8 +36,9 @@ pub struct WaitView {
 /// Which calls of steps an auditor asks for (rule L14).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LedgerSearch {
-    /// Those of an instance's current run that are first heard of after this position.
-    Instance(InstanceUid, Position),
+    /// Those of a run of an instance that are first heard of after this position; also calls that are no steps, which whoever reads
+    /// them leaves out.
+    Instance(InstanceUid, Run, Position),
     /// Those of which an attempt bears this reference.
     Reference(Namespace, Reference),
     /// The one with this idempotency key, if its instance was created in a window.

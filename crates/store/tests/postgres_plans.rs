@@ -175,7 +175,7 @@ async fn l14_searches_of_the_ledger_read_no_whole_table() {
     let (_database, client) = migrated().await;
     client.batch_execute(FILL).await.expect("it fills");
     client.batch_execute("VACUUM ANALYZE").await.expect("it vacuums");
-    let given = ["'00000000-0000-0000-0000-000000000000', 0, 100", "'shop', 'ch_1', 100"];
+    let given = ["'00000000-0000-0000-0000-000000000000', 1, 0, 100", "'shop', 'ch_1', 100"];
     for (search, given) in ledger_searches().into_iter().zip(given) {
         client.batch_execute(&format!("PREPARE search AS {search}")).await.expect("it is prepared");
         let plan = client.query(&format!("EXPLAIN EXECUTE search({given})"), &[]).await;

@@ -15,6 +15,9 @@ pub enum LedgerCommand {
         /// Only the steps of this name
         #[arg(long)]
         step: Option<String>,
+        /// An earlier run; the current one if absent
+        #[arg(long)]
+        run: Option<u32>,
         /// How many, 1 to 1000; default 100
         #[arg(long)]
         limit: Option<u32>,

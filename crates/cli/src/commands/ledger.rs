@@ -12,9 +12,9 @@ use crate::{
 
 pub(super) async fn run(asking: &Asking, command: LedgerCommand) -> Result<(), Failure> {
     let answer = match command {
-        LedgerCommand::Get { instance, step, limit, after } => {
+        LedgerCommand::Get { instance, step, run, limit, after } => {
             let (workflow, id) = (&instance.workflow, &instance.id);
-            asking.client.ledger(workflow, id, step.as_deref(), (after, limit)).await?
+            asking.client.ledger(workflow, id, (step.as_deref(), run), (after, limit)).await?
         }
         LedgerCommand::Find(args) => asking.client.search_ledger(&meant(args)).await?,
     };

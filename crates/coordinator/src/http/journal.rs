@@ -11,7 +11,7 @@ use everstep_protocol::{
         Resolved, Wait,
     },
 };
-use everstep_store::Range;
+use everstep_store::{InstanceView, Range};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -216,11 +216,7 @@ pub(super) async fn get(
 ) -> Result<Json<Page>, Refusal> {
     let limit = limit(query.limit, PAGE_DEFAULT, PAGE_MAX)?;
     let view = handle.store().instance(&name).await?.ok_or_else(|| not_found(&name))?;
-    let run = query.run.map_or(view.run, Run);
-    if run.0 == 0 || run > view.run {
-        let detail = format!("run {run} is refused, the instance has runs 1 to {}", view.run);
-        return Err(Refusal::Query(detail));
-    }
+    let run = run_of(&view, query.run)?;
     let range = Range { uid: view.uid, run, after: Position(query.after.unwrap_or(0)) };
     let mut entries = handle.store().journal(vec![range], PAGE_BYTES_MAX).await?.pop().unwrap_or_default();
     entries.truncate(limit as usize);
@@ -228,6 +224,16 @@ pub(super) async fn get(
     let may_go_on = |last: &Position| run < view.run || *last < view.position;
     let next = entries.last().map(|entry| entry.position).filter(may_go_on).map(|last| last.0);
     Ok(Json(Page { run: run.0, entries: entries.into_iter().map(EntryView::from).collect(), next }))
+}
+
+/// The run that is asked for: the current one unless another is named.
+pub(super) fn run_of(view: &InstanceView, asked: Option<u32>) -> Result<Run, Refusal> {
+    let run = asked.map_or(view.run, Run);
+    if run.0 == 0 || run > view.run {
+        let detail = format!("run {run} is refused, the instance has runs 1 to {}", view.run);
+        return Err(Refusal::Query(detail));
+    }
+    Ok(run)
 }
 
 impl EntryView {

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     extract::{InstancePath, NamespacePath, Strict, limit, moment},
     instances::not_found,
+    journal::run_of,
     problem::Refusal,
     view::{CallView, time},
 };
@@ -25,6 +26,9 @@ pub(super) struct Page {
     entries: Vec<EntryView>,
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<u64>,
+    /// A search found as many as were asked for: there may be more.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    truncated: bool,
 }
 
 /// One call of a step.
@@ -65,6 +69,7 @@ struct DecisionView {
 #[serde(deny_unknown_fields)]
 pub(super) struct InstanceQuery {
     step: Option<String>,
+    run: Option<u32>,
     after: Option<u64>,
     limit: Option<u32>,
 }
@@ -80,7 +85,8 @@ pub(super) struct SearchQuery {
     limit: Option<u32>,
 }
 
-/// `GET .../{id}/ledger`, of the current run, with `step`, the name of one; pages by `after`.
+/// `GET .../{id}/ledger`, of the current run or of an earlier one with `run`, of all steps or of those with the name `step`; pages by
+/// `after`.
 pub(super) async fn of_instance(
     State(handle): State<Handle>,
     InstancePath(name): InstancePath,
@@ -88,14 +94,17 @@ pub(super) async fn of_instance(
 ) -> Result<Json<Page>, Refusal> {
     let limit = limit(query.limit, PAGE_DEFAULT, PAGE_MAX)?;
     let view = handle.store().instance(&name).await?.ok_or_else(|| not_found(&name))?;
-    let search = LedgerSearch::Instance(view.uid, Position(query.after.unwrap_or(0)));
-    let mut lines = lines(handle.store().ledger(&search, limit).await?);
-    // A page is as long as what was read, whatever of it is asked for.
-    let next = lines.last().filter(|_| lines.len() == limit as usize).map(|(_, line)| line.position.0);
+    let run = run_of(&view, query.run)?;
+    let search = LedgerSearch::Instance(view.uid, run, Position(query.after.unwrap_or(0)));
+    let calls = handle.store().ledger(&search, limit).await?;
+    // A page is as long as what was read, whatever of it is a step and asked for.
+    let last = calls.last().filter(|_| calls.len() == limit as usize);
+    let next = last.and_then(|call| call.entries.first()).map(|entry| entry.position.0);
+    let mut lines = lines(calls);
     if let Some(step) = query.step {
         lines.retain(|(_, line)| line.call.name.as_str() == step);
     }
-    Ok(Json(Page { entries: lines.iter().map(EntryView::from).collect(), next }))
+    Ok(Json(Page { entries: lines.iter().map(EntryView::from).collect(), next, truncated: false }))
 }
 
 /// `GET /v1/{namespace}/ledger`, by `reference`, or by `key` among the instances created `since` a time, or a
@@ -121,8 +130,10 @@ pub(super) async fn search(
         (None, Some(reference)) => LedgerSearch::Reference(namespace, Reference::new(reference)?),
         (Some(_), Some(_)) | (None, None) => return Err(refused("name either key or reference".to_owned())),
     };
-    let lines = lines(handle.store().ledger(&search, limit).await?);
-    Ok(Json(Page { entries: lines.iter().map(EntryView::from).collect(), next: None }))
+    let calls = handle.store().ledger(&search, limit).await?;
+    let truncated = calls.len() == limit as usize;
+    let lines = lines(calls);
+    Ok(Json(Page { entries: lines.iter().map(EntryView::from).collect(), next: None, truncated }))
 }
 
 /// A moment, or a duration before now.
@@ -134,7 +145,7 @@ fn since(text: &str) -> Result<Since, String> {
     read.map(Since::At).map_err(|error| format!("{error}, or a duration before now such as \"7 days\""))
 }
 
-/// One line a call, with the instance that made it.
+/// One line a call, with the instance that made it. A restart from a step copies what it keeps: that is in its last run only.
 fn lines(calls: Vec<LedgerCall>) -> Vec<(LedgerCall, Line)> {
     let read = |call: LedgerCall| {
         let mut audit = Audit::new(call.run);
@@ -142,7 +153,16 @@ fn lines(calls: Vec<LedgerCall>) -> Vec<(LedgerCall, Line)> {
         let line = audit.lines().next();
         line.map(|line| (call, line))
     };
-    calls.into_iter().filter_map(read).collect()
+    let mut lines: Vec<(LedgerCall, Line)> = Vec::new();
+    for (of, line) in calls.into_iter().filter_map(read) {
+        let is_copied = |(known, copied): &(LedgerCall, Line)| {
+            (&known.name, &copied.call, copied.key, copied.since)
+                == (&of.name, &line.call, line.key, line.since)
+        };
+        lines.retain(|known| !is_copied(known));
+        lines.push((of, line));
+    }
+    lines
 }
 
 impl From<&(LedgerCall, Line)> for EntryView {

@@ -11,6 +11,7 @@ use everstep_engine::{
     retention::Own,
     start::{NameKey, Start},
 };
+use everstep_protocol::duration::SLEEP_MAX;
 use everstep_protocol::{Failure, HookId, InstanceUid, Namespace};
 use everstep_store::{HookView, Posted};
 
@@ -152,7 +153,7 @@ fn start(shared: &Shared, letter: Letter, name: NameKey) -> Input {
         input: child.input.clone(),
         fingerprint: child.fingerprint,
         seed: shared.chance.seed(),
-        retention: child.keep_for.map(Own::of_both).unwrap_or_default(),
+        retention: child.keep_for.map(|span| Own::of_both(span.min(SLEEP_MAX))).unwrap_or_default(),
         pin: None,
         strict: false,
         attributes: Vec::new(),

@@ -29,12 +29,12 @@ pub(super) type Ready = HashMap<(InstanceUid, Subject), Timestamp>;
 
 impl Counts {
     /// Of a batch that was decided, from what it will write and send.
-    pub(super) fn of(metrics: &Metrics, writes: &Writes, effects: &[Effect]) -> Self {
+    pub(super) fn of(metrics: &Metrics, (writes, now): (&Writes, Timestamp), effects: &[Effect]) -> Self {
         let mut counts = Self::default();
         let direct = effects.iter().filter(|effect| matches!(effect, Effect::Grant { direct: true, .. }));
         counts.direct = direct.count();
         let mut lives = metrics.lives.lock().unwrap_or_else(PoisonError::into_inner);
-        counts.steps(metrics, &mut lives, writes);
+        counts.steps(metrics, &mut lives, (writes, now));
         for head in &writes.created {
             counts.ones.push(lives.workflows.get(head.workflow.as_str(), "").started.clone());
         }
@@ -54,9 +54,13 @@ impl Counts {
     }
 
     /// The outcomes among the entries. Those of an instance stand together, so its head is looked for once.
-    fn steps(&mut self, metrics: &Metrics, lives: &mut Lives, writes: &Writes) {
+    fn steps(&mut self, metrics: &Metrics, lives: &mut Lives, (writes, now): (&Writes, Timestamp)) {
         let mut of: Option<(InstanceUid, &WorkflowName)> = None;
         for row in &writes.journal {
+            // What a restart keeps is copied as it was, and was counted then.
+            if row.entry.at != now {
+                continue;
+            }
             let attempted = match &row.entry.fact {
                 Fact::Attempted(attempted) => attempted,
                 Fact::Resolved(resolved) => {

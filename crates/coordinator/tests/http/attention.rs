@@ -218,6 +218,11 @@ async fn l14_an_auditor_reads_what_an_instance_did_and_finds_it_by_key_and_refer
     assert_eq!(rig.get(&format!("{INSTANCES}/o-1/ledger?step=ship")).await.json(), none);
     assert_eq!(rig.get(&format!("{INSTANCES}/o-1/ledger?after=2")).await.json(), none);
     assert_eq!(rig.get(&format!("{INSTANCES}/o-1/ledger?limit=1")).await.json()["next"], 2);
+    assert_eq!(rig.get(&format!("{INSTANCES}/o-1/ledger?run=1")).await.json(), list);
+    let detail = rig.get(&format!("{INSTANCES}/o-1/ledger?run=2")).await.problem(400, "query");
+    assert!(detail.contains("runs 1 to 1"), "{detail}");
+    let one = rig.get("/v1/default/ledger?reference=T-99&limit=1").await.json();
+    assert_eq!(one["truncated"], true);
 
     let key = entry["key"].as_str().unwrap();
     assert_eq!(rig.get("/v1/default/ledger?reference=T-99").await.json(), list);

@@ -35,9 +35,9 @@ pub(super) async fn search(
 ) -> Result<Vec<LedgerCall>, Fault> {
     let limit = i64::from(limit);
     let rows = match search {
-        LedgerSearch::Instance(instance, after) => {
+        LedgerSearch::Instance(instance, run, after) => {
             let after = i64::try_from(after.0).unwrap_or(i64::MAX);
-            rows_of(client, INSTANCE, params![instance.0, after, limit]).await?
+            rows_of(client, INSTANCE, params![instance.0, run.0 as i32, after, limit]).await?
         }
         LedgerSearch::Reference(namespace, reference) => {
             rows_of(client, REFERENCE, params![namespace.as_str(), reference.as_str(), limit]).await?

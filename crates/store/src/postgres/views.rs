@@ -20,6 +20,7 @@ use super::{
     hooks, ledger, letters,
     rows::{self, clean, name, time, time_if_any, uid},
     rows_of, statements as sql,
+    transaction::Open,
     trip::params,
 };
 use crate::{
@@ -85,14 +86,9 @@ impl Views for PostgresStore {
             return Ok(Page::default());
         }
         let client = self.client(DOING).await?;
-        // A reader that is dropped in the middle gives its connection up.
-        let client = super::transaction::Open::new(client);
+        let client = Open::new(client);
         let page = page(client.client(), filter, cursor, limit).await;
-        let ended = client.client().batch_execute("COMMIT").await;
-        if ended.is_ok() {
-            client.done();
-        }
-        page.map_err(|fault| fault.into_error(DOING))
+        over(client, page).await.map_err(|fault| fault.into_error(DOING))
     }
 
     async fn hook(&self, namespace: &Namespace, token: &Token) -> Result<Option<HookView>, Error> {
@@ -137,11 +133,12 @@ impl Views for PostgresStore {
 
     async fn ledger(&self, search: &LedgerSearch, limit: u32) -> Result<Vec<LedgerCall>, Error> {
         const DOING: &str = "searching the ledger";
-        let client = self.client(DOING).await?;
-        client.batch_execute(BEGIN).await.map_err(|error| Fault::from(error).into_error(DOING))?;
-        let found = ledger::search(&client, search, limit).await;
-        let ended = client.batch_execute("COMMIT").await;
-        found.and_then(|found| Ok(ended.map(|()| found)?)).map_err(|fault| fault.into_error(DOING))
+        let client = Open::new(self.client(DOING).await?);
+        let found = match client.client().batch_execute(BEGIN).await {
+            Ok(()) => ledger::search(client.client(), search, limit).await,
+            Err(error) => Err(error.into()),
+        };
+        over(client, found).await.map_err(|fault| fault.into_error(DOING))
     }
 
     async fn open_counts(&self) -> Result<Vec<OpenCount>, Error> {
@@ -172,6 +169,14 @@ impl Views for PostgresStore {
         })
         .await
     }
+}
+
+/// Ends a reader's transaction. A reader that is dropped before, and one whose transaction does not end, gives its connection up.
+async fn over<T>(client: Open, read: Result<T, Fault>) -> Result<T, Fault> {
+    if client.client().batch_execute("COMMIT").await.is_ok() {
+        client.done();
+    }
+    read
 }
 
 pub(super) async fn find(client: &Object, name: &NameKey) -> Result<Option<InstanceUid>, Fault> {

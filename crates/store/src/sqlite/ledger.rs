@@ -13,11 +13,11 @@ use crate::{
 const INSTANCE: &str = "SELECT i.namespace, i.workflow, i.id, j.uid, j.run, j.call, j.position, j.at, j.entry
     FROM instance i
     JOIN (
-        SELECT h.call, min(h.position) AS first FROM instance o
-        JOIN journal h ON h.uid = o.uid AND h.run = o.run AND h.kind IN (2, 3, 40)
-        WHERE o.uid = ?1 GROUP BY h.call HAVING min(h.position) > ?2 ORDER BY first LIMIT ?3
+        SELECT h.call, min(h.position) AS first FROM journal h
+        WHERE h.uid = ?1 AND h.run = ?2 AND h.kind IN (2, 3, 40)
+        GROUP BY h.call HAVING min(h.position) > ?3 ORDER BY first LIMIT ?4
     ) hit
-    JOIN journal j ON j.uid = i.uid AND j.run = i.run AND j.call = hit.call AND j.position >= hit.first
+    JOIN journal j ON j.uid = i.uid AND j.run = ?2 AND j.call = hit.call AND j.position >= hit.first
     WHERE i.uid = ?1 ORDER BY hit.first, j.position";
 const REFERENCE: &str =
     "SELECT hit.namespace, hit.workflow, hit.id, j.uid, j.run, j.call, j.position, j.at, j.entry FROM (
@@ -49,9 +49,9 @@ pub(super) fn search(
     };
     let mut statement = connection.prepare_cached(sql)?;
     let mut rows = match search {
-        LedgerSearch::Instance(instance, after) => {
+        LedgerSearch::Instance(instance, run, after) => {
             let after = i64::try_from(after.0).unwrap_or(i64::MAX);
-            statement.query(params![instance.0.as_bytes(), after, limit])?
+            statement.query(params![instance.0.as_bytes(), run.0, after, limit])?
         }
         LedgerSearch::Reference(namespace, reference) => {
             statement.query(params![namespace.as_str(), reference.as_str(), limit])?

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use everstep_engine::Answer;
 use everstep_protocol::{
-    InstanceUid, Millis, Namespace, Payload, Policy, Position, Reference, SessionId, StepKey, Timestamp,
+    InstanceUid, Millis, Namespace, Payload, Policy, Position, Reference, Run, SessionId, StepKey, Timestamp,
     message::AttemptEnd,
 };
 use everstep_store::{LedgerCall, LedgerSearch, Since, Store};
@@ -32,8 +32,7 @@ async fn paid(scene: &Scene, id: &str) -> InstanceUid {
             &sleep("nap"),
             everstep_protocol::message::OpenWait::Sleep(everstep_protocol::Millis(9)),
         ))
-        .open(sleeping(&step("label"), remote_wait(Policy::default())))
-        .next();
+        .open(sleeping(&step("label"), remote_wait(Policy::default())));
     assert_eq!(scene.on(uid, report.then(everstep_protocol::message::Then::Suspend)).await, Answer::Taken);
     uid
 }
@@ -54,11 +53,13 @@ pub(crate) async fn l14_calls_are_found_by_instance_reference_and_key(store: Arc
     let one = paid(&scene, "o-1").await;
     paid(&scene, "o-2").await;
     let pair = |id: &str, call: &str| (id.to_owned(), call.to_owned());
-    let of = |after| LedgerSearch::Instance(one, Position(after));
-    let all = [pair("o-1", "o-1-charge"), pair("o-1", "o-1-mail"), pair("o-1", "label")];
-    assert_eq!(found(&store, of(0), 10).await, all, "sleeps are no effects");
+    let of = |after| LedgerSearch::Instance(one, Run(1), Position(after));
+    let all = ["o-1-charge", "o-1-mail", "nap", "label"].map(|call| pair("o-1", call));
+    assert_eq!(found(&store, of(0), 10).await, all);
     assert_eq!(found(&store, of(0), 2).await, all[..2]);
     assert_eq!(found(&store, of(3), 10).await, all[2..], "what is first heard of after a position");
+    let earlier = LedgerSearch::Instance(one, Run(2), Position(0));
+    assert!(found(&store, earlier, 10).await.is_empty(), "there is no such run");
 
     let by =
         |namespace: Namespace, text: &str| LedgerSearch::Reference(namespace, Reference::new(text).unwrap());
