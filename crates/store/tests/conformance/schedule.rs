@@ -158,7 +158,7 @@ pub(crate) async fn o22_queues_that_nobody_serves_are_counted(store: Arc<dyn Sto
         let depths = store.depths(&[queue.clone(), queue.clone()], 0).await.unwrap();
         let counted: Vec<_> = depths.into_iter().map(|depth| (depth.queue, depth.rows)).collect();
         assert_eq!(counted, [(queue.clone(), *rows)]);
-        assert_eq!(store.depths(&[queue.clone()], 9).await.unwrap().len(), 4);
+        assert_eq!(store.depths(std::slice::from_ref(queue), 9).await.unwrap().len(), 4);
     }
     let empty = Queue::Run(namespace(), workflow("nothing"));
     assert_eq!(store.depths(&[empty], 0).await.unwrap().len(), 0);
