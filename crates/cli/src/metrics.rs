@@ -15,7 +15,8 @@ In Prometheus' text format, at `/metrics` of each process: of a coordinator and 
 if it does not answer 200) and `/readyz` (the process can work). In embedded mode and `everstep dev` one process shows coordinator and worker.
 
 Times are in seconds, sizes in bytes. A label value is a word of the code, or a name that passed a bound: a coordinator shows 200 workflows, 200
-queues (20 of those that nobody serves) and 500 pairs of workflow and step by name, a worker 500 pairs; those that come later are counted together as `other`. What is \"of the
+served queues (and 20 of those that nobody serves) and 500 pairs of workflow and step by name, a worker 500 pairs; workflows and steps that come
+later are counted together as `other`. Who comes first is who has something committed first, be the workflow served or not. What is \"of the
 coordinator that offers\" comes from the one that has the duty `dispatch`, and from no other: take the `max` over all.
 
 What each means when it is wrong is in [the runbooks](../operations/runbooks/README.md).

@@ -12,13 +12,13 @@ use everstep_broker::{
     memory::MemoryBroker,
 };
 use everstep_coordinator::{Coordinator, Handle, http};
-use everstep_metrics::page::{self, Page, Standing};
+use everstep_metrics::page::{self, Page, Probes};
 use everstep_store::{
     Store,
     postgres::{self, PostgresSettings, PostgresStore},
     sqlite::SqliteStore,
 };
-use everstep_worker::Worker;
+use everstep_worker::{Probe, Worker};
 use tokio::net::TcpListener;
 
 use self::stop::Stop;
@@ -54,7 +54,7 @@ async fn on_services(settings: &Settings) -> anyhow::Result<()> {
     let broker: Arc<dyn Broker> =
         Arc::new(AmqpBroker::connect(AmqpSettings::new(settings.amqp.url.reveal(), "everstep coordinator")));
     let coordinator = Coordinator::new(store, Arc::clone(&broker), settings.coordinator.clone()).await?;
-    let page = metrics(settings, coordinator.handle()).await?;
+    let page = metrics(settings, coordinator.handle(), None)?;
     let outcome = run(listener, coordinator, None, Stop::on_signal()?).await;
     end(page).await;
     broker.close().await;
@@ -79,7 +79,7 @@ async fn embedded(settings: &Settings, data: &Path) -> anyhow::Result<()> {
     let coordinator = Coordinator::new(store, Arc::new(broker.clone()), settings.coordinator.clone()).await?;
     let counters = everstep_worker::Metrics::new(coordinator.handle().metrics())?;
     let worker = Worker::new(registry, Arc::new(broker.connection()), worker_settings(settings, counters)?)?;
-    let page = metrics(settings, coordinator.handle()).await?;
+    let page = metrics(settings, coordinator.handle(), Some(worker.probe()))?;
     tracing::info!(data = %file.display(), "everything runs in this process, on an embedded store");
     let outcome = run(listener, coordinator, Some(worker), Stop::on_signal()?).await;
     end(page).await;
@@ -88,17 +88,17 @@ async fn embedded(settings: &Settings, data: &Path) -> anyhow::Result<()> {
 }
 
 /// The page of metrics and probes, if one is wanted. What it shows of the worker in `dev` is on the coordinator's registry.
-async fn metrics(settings: &Settings, handle: Handle) -> anyhow::Result<Option<Page>> {
+fn metrics(settings: &Settings, handle: Handle, worker: Option<Probe>) -> anyhow::Result<Option<Page>> {
     let Some(listen) = settings.metrics.listen else { return Ok(None) };
     let registries = vec![handle.metrics().clone()];
-    let served = page::serve(listen, registries, move || {
-        let handle = handle.clone();
-        async move {
-            let health = handle.health().await;
-            Standing { dead: health.dead(), missing: health.missing() }
-        }
-    });
-    Ok(Some(served.await.with_context(|| format!("cannot serve metrics at {listen}"))?))
+    let missing = handle.clone();
+    let mut probes = Probes::new(move || handle.dead(), move || missing.missing());
+    if let Some(worker) = worker {
+        let missing = worker.clone();
+        probes = probes.and(Probes::new(move || worker.dead(), move || missing.missing()));
+    }
+    let served = page::serve(listen, registries, probes, &tokio::runtime::Handle::current());
+    Ok(Some(served.with_context(|| format!("cannot serve metrics at {listen}"))?))
 }
 
 async fn end(page: Option<Page>) {

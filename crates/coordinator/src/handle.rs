@@ -42,6 +42,9 @@ use crate::{
 /// How long a caller waits for a decision before it is told "unknown".
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
+/// A loop that has not turned for so long is dead.
+const TURNS_WITHIN: Duration = Duration::from_secs(10);
+
 /// How soon the end of an instance is asked for again, at first and at last.
 const ASK_FIRST: Duration = Duration::from_millis(10);
 const ASK_LAST: Duration = Duration::from_millis(250);
@@ -91,39 +94,6 @@ pub struct EventRequest {
     pub id: EventId,
     /// What it says.
     pub payload: Payload,
-}
-
-/// Whether the coordinator can work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::struct_excessive_bools, reason = "each is something that is so or not")]
-pub struct Health {
-    /// The loop turns.
-    pub loop_turns: bool,
-    /// The store answers.
-    pub store: bool,
-    /// The broker is connected both ways.
-    pub broker: bool,
-    /// It was told to stop.
-    pub stopping: bool,
-}
-
-impl Health {
-    /// What only a restart mends, in words. An outage of store or broker is no reason for one.
-    #[must_use]
-    pub fn dead(&self) -> Vec<&'static str> {
-        if self.loop_turns { Vec::new() } else { vec!["the loop does not turn"] }
-    }
-
-    /// What else keeps it from working, in words.
-    #[must_use]
-    pub fn missing(&self) -> Vec<&'static str> {
-        let parts = [
-            (self.store, "the store is away"),
-            (self.broker, "the broker is away"),
-            (!self.stopping, "it is stopping"),
-        ];
-        parts.into_iter().filter(|(there, _)| !there).map(|(_, text)| text).collect()
-    }
 }
 
 impl Handle {
@@ -224,16 +194,23 @@ impl Handle {
         &self.shared.metrics.registry
     }
 
-    /// Whether the coordinator can work: asks the store.
-    pub async fn health(&self) -> Health {
-        let asked = tokio::time::timeout(Duration::from_secs(2), self.shared.store.incarnation()).await;
+    /// What only a restart mends, in words: an outage of store or broker is no reason for one. Waits for nothing and locks nothing.
+    #[must_use]
+    pub fn dead(&self) -> Vec<&'static str> {
         let turned = Duration::from_millis(self.shared.turned_ms.load(Ordering::Relaxed));
-        Health {
-            loop_turns: self.shared.began.elapsed().saturating_sub(turned) < Duration::from_secs(10),
-            store: matches!(asked, Ok(Ok(_))),
-            broker: self.shared.broker.health().borrow().is_up(),
-            stopping: self.shared.is_stopping(),
-        }
+        let turns = self.shared.began.elapsed().saturating_sub(turned) < TURNS_WITHIN;
+        if turns { Vec::new() } else { vec!["the loop does not turn"] }
+    }
+
+    /// What else keeps it from working, in words. Asks nobody: of the store it is what the coordinator saw last, seconds ago.
+    #[must_use]
+    pub fn missing(&self) -> Vec<&'static str> {
+        let parts = [
+            (self.shared.store_answers.load(Ordering::Relaxed), "the store is away"),
+            (self.shared.broker.health().borrow().is_up(), "the broker is away"),
+            (!self.shared.is_stopping(), "it is stopping"),
+        ];
+        parts.into_iter().filter(|(there, _)| !there).map(|(_, text)| text).collect()
     }
 
     async fn on(&self, doing: &'static str, name: &NameKey, what: What) -> Result<Answer, Error> {

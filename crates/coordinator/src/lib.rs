@@ -50,8 +50,8 @@ pub use chance::{Chance, SystemChance};
 pub use coordinator::Coordinator;
 pub use error::{Error, ErrorKind};
 pub use handle::{
-    BATCH_STARTS_MAX, BulkBegun, BulkCount, Decision, Each, EventRequest, Handle, Health, IDS_MAX,
-    ResumeRequest, Resumed, StartRequest, Uncarried, WebhookAnswer, WebhookCall,
+    BATCH_STARTS_MAX, BulkBegun, BulkCount, Decision, Each, EventRequest, Handle, IDS_MAX, ResumeRequest,
+    Resumed, StartRequest, Uncarried, WebhookAnswer, WebhookCall,
 };
 pub use metrics::described as described_metrics;
 pub use schema::Misfit;

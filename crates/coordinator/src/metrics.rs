@@ -298,14 +298,14 @@ fn census(book: &mut Book) -> Result<[IntGaugeVec; 3], Error> {
     Ok([
         book.gauges(
             "open_instances",
-            "Open instances by status and, where one waits or asks, by reason; of those that wait up to 1,000,000; counted at most \
-             once a minute; of the coordinator that offers.",
+            "Open instances by status and, where one waits or asks, by reason; exact up to 1,000,000 of each; counted at most once \
+             a minute; of the coordinator that offers.",
             &["status", "reason"],
         )?,
         book.gauges(
             "queue_ready",
-            "Instances and remote steps that are ready and held by nobody, up to 10,000 each, by workflow or pool, at most 200; of \
-             the coordinator that offers.",
+            "Instances and remote steps that are ready and held by nobody, up to 10,000 each, by workflow or pool: of up to 200 \
+             that are served, empty ones too, and of up to 20 others with work; of the coordinator that offers.",
             &["queue"],
         )?,
         book.gauges(

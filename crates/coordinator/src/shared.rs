@@ -68,6 +68,8 @@ pub(crate) struct Shared {
     pub(crate) bulks: Notify,
     pub(crate) stopping: AtomicBool,
     pub(crate) turned_ms: AtomicU64,
+    /// Whether the store answered when it was asked last.
+    pub(crate) store_answers: AtomicBool,
     pub(crate) began: Instant,
 }
 
@@ -162,6 +164,8 @@ impl Shared {
             bulks: Notify::new(),
             stopping: AtomicBool::new(false),
             turned_ms: AtomicU64::new(0),
+            // It has just told the incarnation.
+            store_answers: AtomicBool::new(true),
             began,
         };
         let ends = Ends { arrivals: arrivals_end, lifecycles: lifecycles_end, rejections: rejections_end };

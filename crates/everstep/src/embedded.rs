@@ -25,6 +25,7 @@
 //! ```
 
 mod instance;
+mod threads;
 
 use std::{
     path::{Path, PathBuf},
@@ -45,7 +46,7 @@ use everstep_protocol::{
 };
 use everstep_sdk::{Registry, RegistryError, host::Definition};
 use everstep_store::{Filter, Store, sqlite::SqliteStore};
-use everstep_worker::{OnStuck, Worker};
+use everstep_worker::OnStuck;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
@@ -433,15 +434,18 @@ impl Builder {
         let coordinator = Coordinator::new(store, link, self.coordinator).await?;
         coordinator.declare().await;
         let handle = coordinator.handle();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let workers = threads::Workers::new(self.registry, broker.clone(), self.worker)?;
         #[cfg(feature = "metrics")]
         let page = match self.page.transpose()? {
-            Some(page) => Some(page.of_system(handle.clone()).await.map_err(EmbeddedError::Page)?),
+            Some(page) => {
+                let served = page.of_system(handle.clone(), workers.probe(), runtime.handle());
+                Some(served.map_err(EmbeddedError::Page)?)
+            }
             None => None,
         };
-        let threads = vec![
-            coordinator_thread(coordinator, stopped.clone())?,
-            worker_thread(self.registry, broker.clone(), self.worker, stopped)?,
-        ];
+        let coordinator = threads::coordinator(runtime, coordinator, stopped.clone())?;
+        let threads = vec![coordinator, workers.spawn(stopped)?];
         Ok(Embedded {
             handle,
             broker,
@@ -497,51 +501,6 @@ fn name(workflow: &str, id: &str) -> Result<NameKey, EmbeddedError> {
         workflow: WorkflowName::new(workflow)?,
         id: InstanceId::new(id)?,
     })
-}
-
-async fn until(mut stopped: watch::Receiver<bool>) {
-    // A sender that is gone means that the system was dropped.
-    drop(stopped.wait_for(|stopped| *stopped).await);
-}
-
-fn coordinator_thread(
-    coordinator: Coordinator,
-    stopped: watch::Receiver<bool>,
-) -> Result<JoinHandle<()>, EmbeddedError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let run = move || {
-        if let Err(error) = runtime.block_on(coordinator.run(until(stopped))) {
-            tracing::error!(%error, "the embedded coordinator has ended");
-        }
-    };
-    Ok(std::thread::Builder::new().name("everstep-coordinator".to_owned()).spawn(run)?)
-}
-
-/// Runs workers one after the other: one whose body is stuck is abandoned and replaced (rule W12).
-fn worker_thread(
-    registry: Registry,
-    broker: MemoryBroker,
-    settings: WorkerSettings,
-    stopped: watch::Receiver<bool>,
-) -> Result<JoinHandle<()>, EmbeddedError> {
-    let steps = tokio::runtime::Handle::current();
-    let run = move || {
-        while !*stopped.borrow() {
-            let link: Arc<dyn Broker> = Arc::new(broker.connection());
-            let worker = match Worker::new(registry.clone(), link, settings.clone()) {
-                Ok(worker) => worker,
-                Err(error) => {
-                    tracing::error!(%error, "the embedded worker cannot start");
-                    return;
-                }
-            };
-            match steps.block_on(worker.run(until(stopped.clone()))) {
-                Ok(()) => return,
-                Err(error) => tracing::error!(%error, "the embedded worker has ended; a new one starts"),
-            }
-        }
-    };
-    Ok(std::thread::Builder::new().name("everstep-worker".to_owned()).spawn(run)?)
 }
 
 /// Instances that end, as they end.

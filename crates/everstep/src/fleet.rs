@@ -134,7 +134,7 @@ impl Fleet {
     }
 
     /// Serves `/metrics`, `/healthz` and `/readyz` at this address while it runs, with the feature `metrics`. Nothing else is behind it,
-    /// so it need not be loopback.
+    /// so it need not be loopback where the names of workflows and steps, which are labels, may be known.
     #[cfg(feature = "metrics")]
     pub fn metrics(self, listen: impl Into<std::net::SocketAddr>) -> Self {
         self.metrics_of(listen, prometheus::Registry::new())
@@ -177,7 +177,7 @@ impl Fleet {
         let page = match page {
             Some(page) => {
                 let listen = page.listen();
-                let served = page.of_worker(worker.probe()).await;
+                let served = page.of_worker(worker.probe(), &connection.runtime);
                 Some(served.map_err(|error| FleetError::Page(listen, error))?)
             }
             None => None,

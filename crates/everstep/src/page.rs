@@ -2,9 +2,10 @@
 
 use std::{io, net::SocketAddr};
 
-use everstep_metrics::page::{Page, Standing, serve};
+use everstep_metrics::page::{Page, Probes, serve};
 use everstep_worker::{Metrics, Probe};
 use prometheus::Registry;
+use tokio::runtime::Handle;
 
 /// Where the page is to be served, and what else it shows.
 #[derive(Clone, Debug)]
@@ -27,26 +28,26 @@ impl Wanted {
         self.listen
     }
 
-    /// Serves it for a worker.
-    pub(crate) async fn of_worker(self, probe: Probe) -> io::Result<Page> {
-        serve(self.listen, vec![self.registry], move || {
-            let standing = Standing { dead: probe.dead(), missing: probe.missing() };
-            async { standing }
-        })
-        .await
+    /// Serves it for a worker, on a runtime that steps do not run on.
+    pub(crate) fn of_worker(self, probe: Probe, runtime: &Handle) -> io::Result<Page> {
+        let missing = probe.clone();
+        let probes = Probes::new(move || probe.dead(), move || missing.missing());
+        serve(self.listen, vec![self.registry], probes, runtime)
     }
 
-    /// Serves it for coordinator and worker in one process.
+    /// Serves it for coordinator and worker in one process, on a runtime that steps do not run on. The worker is the one that this
+    /// channel has at the moment.
     #[cfg(feature = "embedded")]
-    pub(crate) async fn of_system(self, handle: everstep_coordinator::Handle) -> io::Result<Page> {
+    pub(crate) fn of_system(
+        self,
+        handle: everstep_coordinator::Handle,
+        worker: tokio::sync::watch::Receiver<Probe>,
+        runtime: &Handle,
+    ) -> io::Result<Page> {
         let registries = vec![handle.metrics().clone(), self.registry];
-        serve(self.listen, registries, move || {
-            let handle = handle.clone();
-            async move {
-                let health = handle.health().await;
-                Standing { dead: health.dead(), missing: health.missing() }
-            }
-        })
-        .await
+        let (handles, workers) = (handle.clone(), worker.clone());
+        let coordinator = Probes::new(move || handle.dead(), move || handles.missing());
+        let worker = Probes::new(move || worker.borrow().dead(), move || workers.borrow().missing());
+        serve(self.listen, registries, coordinator.and(worker), runtime)
     }
 }

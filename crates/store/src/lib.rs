@@ -216,9 +216,9 @@ pub trait Schedule: Send + Sync + std::fmt::Debug + 'static {
     /// `limit` of them. Takes no locks.
     async fn unserved(&self, served: &[Queue], limit: u32) -> Result<Vec<(Queue, u64)>, Error>;
 
-    /// Queues with ready rows, at most `limit` of them: how many rows each holds, offered or not, counted up to [`UNSERVED_COUNTED`],
-    /// and how long the oldest has been there. Takes no locks.
-    async fn depths(&self, limit: u32) -> Result<Vec<Depth>, Error>;
+    /// Those of these queues that have ready rows, and at most so many `others` that do: how many rows each holds, offered or not,
+    /// counted up to [`UNSERVED_COUNTED`], and how long the oldest has been there. Takes no locks.
+    async fn depths(&self, queues: &[Queue], others: u32) -> Result<Vec<Depth>, Error>;
 
     /// Tries to take or keep duties, each held by one coordinator at a time for `ttl`. Answers with those held.
     async fn duties(
@@ -451,7 +451,7 @@ pub trait Views: Send + Sync + std::fmt::Debug + 'static {
     /// journals of a window, by reading those: it may take long, and on PostgreSQL is [`ErrorKind::Unavailable`] after 30 s.
     async fn ledger(&self, search: &LedgerSearch, limit: u32) -> Result<Vec<LedgerCall>, Error>;
 
-    /// How many instances are open, of all namespaces, by status and reason. What waits is counted up to [`OPEN_COUNTED`]; its
+    /// How many instances are open, of all namespaces, by status and reason. Each is counted up to about [`OPEN_COUNTED`]; what waits has a
     /// reason is the first of its waits in the order of [`WaitKind::code`](everstep_engine::rows::WaitKind::code). Reads all of it:
     /// for whoever asks rarely.
     async fn open_counts(&self) -> Result<Vec<OpenCount>, Error>;

@@ -16,6 +16,7 @@ mod attention;
 mod bulks;
 mod clock;
 mod column;
+mod depths;
 mod events;
 mod fault;
 mod hooks;

@@ -24,6 +24,7 @@ use crate::{
     board::Board,
     metrics::Metrics,
     outbox::{Outbox, Parcel, transient},
+    probe::{Phase, Telling},
     session::{Profile, Session},
     settings::SessionIds,
     watch::{Polled, Watch},
@@ -66,6 +67,7 @@ pub(crate) struct Link {
     pub(crate) report_queues: u32,
     pub(crate) poll_limit: Duration,
     pub(crate) metrics: Metrics,
+    pub(crate) telling: Telling,
     pub(crate) board: Arc<Board>,
     pub(crate) watch: Arc<Watch>,
     pub(crate) room: Arc<Semaphore>,
@@ -112,7 +114,7 @@ impl Link {
                 incoming = inbox.next() => {
                     if self.take(incoming, &mut inbox, &mut session).await {
                         session = Session::new(self.session_ids.next(), Instant::now());
-                        self.metrics.session_up.set(0);
+                        self.telling.set(Phase::Opening);
                         self.tell(Input::SessionOver);
                         match self.inbox(&session).await {
                             Ok(renewed) => inbox = renewed,
@@ -127,7 +129,8 @@ impl Link {
                     Err(error) => return Ending::Refused(error),
                 }
             }
-            if readers.is_some() && *self.stopping.borrow() {
+            if *self.stopping.borrow() {
+                self.telling.set(Phase::Stopping);
                 readers = None;
             }
             let now = Instant::now();
@@ -172,7 +175,7 @@ impl Link {
             if paused {
                 tracing::warn!(session = %session.id, "heartbeats are unanswered: nothing new starts until they are");
             }
-            self.metrics.session_up.set(i64::from(!paused));
+            self.telling.set(if paused { Phase::Paused } else { Phase::Up });
             self.tell(Input::Pause(paused));
         }
     }
@@ -235,7 +238,7 @@ impl Link {
                 CoordinatorItem::Opened(_) if session.incarnation().is_some() && !ours => return true,
                 CoordinatorItem::Opened(opened) => {
                     if session.opened(incarnation, opened, now) {
-                        self.metrics.session_up.set(1);
+                        self.telling.set(Phase::Up);
                         self.tell(Input::Session { session: session.id, incarnation, opened });
                     }
                 }

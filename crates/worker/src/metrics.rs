@@ -140,7 +140,10 @@ impl Metrics {
                 "session_up",
                 "1 while a coordinator has opened the session and answers its heartbeats.",
             )?,
-            broker_up: book.gauge("broker_up", "1 while both connections to the broker are open.")?,
+            broker_up: book.gauge(
+                "broker_up",
+                "1 while both connections to the broker are open and it takes messages.",
+            )?,
         })
     }
 

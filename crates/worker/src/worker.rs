@@ -17,7 +17,7 @@ use crate::{
     error::Error,
     link::{Ending, Link},
     metrics::Metrics,
-    probe::Probe,
+    probe::{Phases, Probe, Telling},
     session::Profile,
     settings::{Loops, OnStuck, Settings},
     watch::Watch,
@@ -34,6 +34,7 @@ pub struct Worker {
     settings: Settings,
     build: BuildName,
     watch: Arc<Watch>,
+    phases: Phases,
 }
 
 impl Worker {
@@ -42,7 +43,7 @@ impl Worker {
         registry.validate()?;
         settings.validate()?;
         let build = settings.build()?;
-        Ok(Self { registry, broker, settings, build, watch: Arc::default() })
+        Ok(Self { registry, broker, settings, build, watch: Arc::default(), phases: Phases::default() })
     }
 
     /// The counters.
@@ -56,7 +57,7 @@ impl Worker {
     pub fn probe(&self) -> Probe {
         Probe {
             broker: Arc::clone(&self.broker),
-            metrics: self.settings.metrics.clone(),
+            phases: self.phases.clone(),
             watch: self.watch.clone(),
             poll_limit: self.settings.poll_limit,
         }
@@ -140,7 +141,7 @@ impl Worker {
         stopping: channel::Receiver<bool>,
     ) -> (Parts, Link) {
         let profile = self.profile();
-        let Self { registry, broker, settings, build, watch } = self;
+        let Self { registry, broker, settings, build, watch, phases } = self;
         let room = Arc::new(Semaphore::new(settings.instances as usize));
         let step_room = Arc::new(Semaphore::new(settings.slots as usize));
         let gone = inputs.clone();
@@ -167,6 +168,7 @@ impl Worker {
             report_queues: settings.report_queues,
             poll_limit: settings.poll_limit,
             metrics: metrics.clone(),
+            telling: Telling::new(phases, metrics.clone()),
             board: board.clone(),
             watch: watch.clone(),
             room: room.clone(),

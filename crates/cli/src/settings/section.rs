@@ -72,8 +72,8 @@ impl Http {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Metrics {
-    /// Address and port to serve `/metrics`, `/healthz` and `/readyz` at, and nothing else: it need not be loopback. Default: only
-    /// the HTTP API serves them.
+    /// Address and port to serve `/metrics`, `/healthz` and `/readyz` at, and nothing else: it need not be loopback, where names of
+    /// workflows, steps and queues, which are labels, may be known. Default: only the HTTP API serves them.
     pub listen: Option<SocketAddr>,
 }
 

@@ -12,16 +12,16 @@ use serde_json::{Value, json};
 use super::problem::Refusal;
 use crate::Handle;
 
-/// `GET /healthz`: the loop turns. If it does not, only a restart helps; an outage of store or broker is no reason for one.
+/// `GET /healthz`: the loop turns. If it does not, only a restart helps; an outage of store or broker is no reason for one,
+/// and it is not asked.
 pub(super) async fn healthz(State(handle): State<Handle>) -> Result<Json<Value>, Refusal> {
-    let dead = handle.health().await.dead();
+    let dead = handle.dead();
     if dead.is_empty() { Ok(Json(json!({"loop": true}))) } else { Err(Refusal::NotHealthy(dead.join(", "))) }
 }
 
 /// `GET /readyz`: loop, store and broker are there, and it is not stopping.
 pub(super) async fn readyz(State(handle): State<Handle>) -> Result<Json<Value>, Refusal> {
-    let health = handle.health().await;
-    let lacks = [health.dead(), health.missing()].concat();
+    let lacks = [handle.dead(), handle.missing()].concat();
     if lacks.is_empty() {
         return Ok(Json(json!({"loop": true, "store": true, "broker": true})));
     }

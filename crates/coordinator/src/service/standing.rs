@@ -1,6 +1,9 @@
-//! Says whether store and broker answer, for the metrics: each coordinator of its own ways to them.
+//! Says whether store and broker answer, for metrics and probes: each coordinator of its own ways to them.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use tokio::time::Instant;
 
@@ -38,6 +41,25 @@ fn broker(shared: &Shared) {
 async fn store(shared: &Shared) {
     let answered = tokio::time::timeout(WITHIN, shared.store.incarnation()).await;
     let is_up = matches!(answered, Ok(Ok(_)));
+    shared.store_answers.store(is_up, Ordering::Relaxed);
     shared.metrics.store_up.set(i64::from(is_up));
     shared.metrics.store_failures.inc_by(u64::from(!is_up));
+}
+
+#[cfg(test)]
+mod tests {
+    //! Proves what probes are told of the store. That they do not ask it shows in the types: they cannot wait.
+    use super::*;
+    use crate::rehearsal::Rehearsal;
+
+    #[tokio::test]
+    async fn an_outage_of_the_store_is_no_reason_for_a_restart() {
+        let coordinator = Rehearsal::new();
+        let handle = coordinator.handle();
+        assert_eq!((handle.dead(), handle.missing()), (vec![], vec![]), "it answered at the start");
+        coordinator.shared.store_answers.store(false, Ordering::Relaxed);
+        assert_eq!((handle.dead(), handle.missing()), (vec![], vec!["the store is away"]));
+        store(&coordinator.shared).await;
+        assert_eq!((handle.dead(), handle.missing()), (vec![], vec![]));
+    }
 }

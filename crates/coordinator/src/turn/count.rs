@@ -9,19 +9,41 @@ use everstep_engine::{
     rows::Subject,
 };
 use everstep_protocol::{
-    Attempt, InstanceUid, Timestamp, WorkflowName,
+    Attempt, CallName, InstanceUid, Timestamp, WorkflowName,
     journal::{Fact, Outcome},
 };
 use prometheus::{Histogram, IntCounter};
 
-use crate::metrics::{Lives, Metrics};
+use crate::metrics::Metrics;
 
-/// What is to be counted: handles, not names.
+/// What is to be counted, once it is committed: names get their series only then, for there are only so many, and what is rolled
+/// back shall take none.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     ones: Vec<IntCounter>,
     seconds: Vec<(Histogram, f64)>,
     direct: usize,
+    started: Vec<WorkflowName>,
+    ended: Vec<(WorkflowName, Status, f64)>,
+    steps: Vec<Step>,
+}
+
+/// A step's outcome.
+#[derive(Debug)]
+struct Step {
+    workflow: WorkflowName,
+    name: CallName,
+    end: End,
+    /// It is over, and took more than one attempt.
+    retried: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Succeeded,
+    Failed,
+    Retries,
+    Unknown,
 }
 
 /// Since when what this batch may lease was ready. Empty where nothing is claimed.
@@ -33,29 +55,20 @@ impl Counts {
         let mut counts = Self::default();
         let direct = effects.iter().filter(|effect| matches!(effect, Effect::Grant { direct: true, .. }));
         counts.direct = direct.count();
-        let mut lives = metrics.lives.lock().unwrap_or_else(PoisonError::into_inner);
-        counts.steps(metrics, &mut lives, (writes, now));
-        for head in &writes.created {
-            counts.ones.push(lives.workflows.get(head.workflow.as_str(), "").started.clone());
-        }
+        counts.steps(metrics, (writes, now));
+        counts.started.extend(writes.created.iter().map(|head| head.workflow.clone()));
         for lifecycle in &writes.outbox {
-            let meter = lives.workflows.get(lifecycle.head.workflow.as_str(), "");
-            let ended = match lifecycle.head.status {
-                Status::Complete => &meter.complete,
-                Status::Errored => &meter.errored,
-                Status::Terminated => &meter.terminated,
-                Status::Cancelled => &meter.cancelled,
-                Status::Open => continue,
-            };
-            counts.ones.push(ended.clone());
-            counts.seconds.push((meter.seconds.clone(), since(lifecycle.at, lifecycle.head.created_at)));
+            let head = &lifecycle.head;
+            if head.status.is_ended() {
+                counts.ended.push((head.workflow.clone(), head.status, since(lifecycle.at, head.created_at)));
+            }
         }
         counts
     }
 
-    /// The outcomes among the entries. Those of an instance stand together, so its head is looked for once.
-    fn steps(&mut self, metrics: &Metrics, lives: &mut Lives, (writes, now): (&Writes, Timestamp)) {
-        let mut of: Option<(InstanceUid, &WorkflowName)> = None;
+    /// The outcomes among the entries.
+    fn steps(&mut self, metrics: &Metrics, (writes, now): (&Writes, Timestamp)) {
+        let mut workflows: Option<HashMap<InstanceUid, &WorkflowName>> = None;
         for row in &writes.journal {
             // What a restart keeps is copied as it was, and was counted then.
             if row.entry.at != now {
@@ -73,22 +86,22 @@ impl Counts {
                 }
                 _ => continue,
             };
-            if of.is_none_or(|(uid, _)| uid != row.uid) {
-                let mut heads = writes.heads.iter().chain(&writes.created);
-                of = heads.find(|head| head.uid == row.uid).map(|head| (head.uid, &head.workflow));
-            }
-            let Some((_, workflow)) = of else { continue };
-            let meter = lives.steps.get(workflow.as_str(), attempted.call.name.as_str());
-            self.ones.push(match &attempted.outcome {
-                Outcome::Succeeded(_) => meter.succeeded.clone(),
-                Outcome::Failed { retry_at: None, .. } => meter.failed.clone(),
-                Outcome::Failed { retry_at: Some(_), .. } => meter.retries.clone(),
-                Outcome::Unknown { .. } => meter.unknown.clone(),
+            let workflows = workflows.get_or_insert_with(|| {
+                writes.heads.iter().chain(&writes.created).map(|head| (head.uid, &head.workflow)).collect()
             });
-            let is_over = !matches!(&attempted.outcome, Outcome::Failed { retry_at: Some(_), .. });
-            if is_over && attempted.attempt > Attempt::FIRST {
-                self.ones.push(meter.retried.clone());
-            }
+            let Some(workflow) = workflows.get(&row.uid) else { continue };
+            let end = match &attempted.outcome {
+                Outcome::Succeeded(_) => End::Succeeded,
+                Outcome::Failed { retry_at: None, .. } => End::Failed,
+                Outcome::Failed { retry_at: Some(_), .. } => End::Retries,
+                Outcome::Unknown { .. } => End::Unknown,
+            };
+            self.steps.push(Step {
+                workflow: (*workflow).clone(),
+                name: attempted.call.name.clone(),
+                end,
+                retried: !matches!(end, End::Retries) && attempted.attempt > Attempt::FIRST,
+            });
             let hit = match (attempted.marks.found, attempted.marks.reused) {
                 (true, _) => "found",
                 (false, true) => "reused",
@@ -112,11 +125,9 @@ impl Counts {
             let (Input::On { instance, what }, Verdict::Decided(Answer::Granted)) = (input, verdict) else {
                 continue;
             };
-            let (subject, way) = match what {
-                What::Claim { .. } => (Subject::INSTANCE, &metrics.to_start.run),
-                What::StepClaim { call, .. } => (Subject::step(*call), &metrics.to_start.step),
-                _ => continue,
-            };
+            let Some(subject) = claimed(what) else { continue };
+            let is_instance = subject == Subject::INSTANCE;
+            let way = if is_instance { &metrics.to_start.run } else { &metrics.to_start.step };
             if let Some(ready_at) = ready.get(&(*instance, subject)) {
                 self.seconds.push((way.clone(), since(now, *ready_at)));
             }
@@ -125,23 +136,71 @@ impl Counts {
 
     /// Counts it, now that it is committed.
     pub(super) fn count(self, metrics: &Metrics) {
-        let direct = metrics.to_start.direct.local();
-        (0..self.direct).for_each(|_| direct.observe(0.0));
-        direct.flush();
+        self.named(metrics);
         for one in self.ones {
             one.inc();
         }
         for (histogram, seconds) in self.seconds {
             histogram.observe(seconds);
         }
+        if self.direct == 0 {
+            return;
+        }
+        let direct = metrics.to_start.direct.local();
+        (0..self.direct).for_each(|_| direct.observe(0.0));
+        direct.flush();
+    }
+
+    /// What is counted by names.
+    fn named(&self, metrics: &Metrics) {
+        if self.started.is_empty() && self.ended.is_empty() && self.steps.is_empty() {
+            return;
+        }
+        let mut lives = metrics.lives.lock().unwrap_or_else(PoisonError::into_inner);
+        for workflow in &self.started {
+            lives.workflows.get(workflow.as_str(), "").started.inc();
+        }
+        for (workflow, status, seconds) in &self.ended {
+            let meter = lives.workflows.get(workflow.as_str(), "");
+            match status {
+                Status::Complete => meter.complete.inc(),
+                Status::Errored => meter.errored.inc(),
+                Status::Terminated => meter.terminated.inc(),
+                Status::Cancelled => meter.cancelled.inc(),
+                Status::Open => continue,
+            }
+            meter.seconds.observe(*seconds);
+        }
+        for Step { workflow, name, end, retried } in &self.steps {
+            let meter = lives.steps.get(workflow.as_str(), name.as_str());
+            match end {
+                End::Succeeded => meter.succeeded.inc(),
+                End::Failed => meter.failed.inc(),
+                End::Retries => meter.retries.inc(),
+                End::Unknown => meter.unknown.inc(),
+            }
+            meter.retried.inc_by(u64::from(*retried));
+        }
     }
 }
 
-/// Since when the rows were ready that a batch has loaded, if it claims any.
+/// Since when the rows were ready that a batch has loaded and claims.
 pub(super) fn ready(inputs: &[Input], loaded: &Loaded) -> Ready {
-    let claims =
-        |input: &Input| matches!(input, Input::On { what: What::Claim { .. } | What::StepClaim { .. }, .. });
-    if inputs.iter().any(claims) { loaded.rows.ready.clone() } else { Ready::new() }
+    let rows = inputs.iter().filter_map(|input| {
+        let Input::On { instance, what } = input else { return None };
+        let key = (*instance, claimed(what)?);
+        Some((key, *loaded.rows.ready.get(&key)?))
+    });
+    rows.collect()
+}
+
+/// What of an instance is claimed, if anything.
+const fn claimed(what: &What) -> Option<Subject> {
+    match what {
+        What::Claim { .. } => Some(Subject::INSTANCE),
+        What::StepClaim { call, .. } => Some(Subject::step(*call)),
+        _ => None,
+    }
 }
 
 fn since(now: Timestamp, then: Timestamp) -> f64 {
@@ -182,6 +241,26 @@ mod tests {
         let metrics = &coordinator.shared.metrics;
         let workflow = [("workflow", workflow.as_str())];
         assert!((value(metrics, "everstep_instances_started_total", &workflow) - 1.0).abs() < 0.1);
+    }
+
+    #[tokio::test]
+    async fn what_is_not_committed_takes_no_series() {
+        let coordinator = Rehearsal::new();
+        let uid = coordinator.start("one", None).await;
+        let mut head = coordinator.head(uid).await;
+        head.workflow = WorkflowName::new("never").expect("a name");
+        let metrics = &coordinator.shared.metrics;
+        let writes = Writes { created: vec![head], ..Writes::default() };
+        let counts = Counts::of(metrics, (&writes, Timestamp::default()), &[]);
+        let series = || {
+            let families = metrics.registry.gather();
+            let of = families.iter().find(|family| family.name() == "everstep_instances_started_total");
+            of.map_or(0, |family| family.get_metric().len())
+        };
+        // That of all others is there from the beginning, and that of the first start.
+        assert_eq!(series(), 2);
+        counts.count(metrics);
+        assert_eq!(series(), 3);
     }
 
     #[tokio::test]

@@ -229,7 +229,7 @@ handed_on!(Schedule {
     offer(queues: &[Queue], window: u32, again: Millis) -> Offers;
     backlog(queues: &[Queue], window: u32, again: Millis) -> Vec<Queue>;
     unserved(served: &[Queue], limit: u32) -> Vec<(Queue, u64)>;
-    depths(limit: u32) -> Vec<Depth>;
+    depths(queues: &[Queue], others: u32) -> Vec<Depth>;
     duties(coordinator: CoordinatorId, names: &[&'static str], ttl: Millis) -> Vec<&'static str>;
     release_duties(coordinator: CoordinatorId) -> ();
 });

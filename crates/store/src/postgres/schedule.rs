@@ -117,8 +117,15 @@ impl Schedule for PostgresStore {
         .await
     }
 
-    async fn depths(&self, limit: u32) -> Result<Vec<Depth>, Error> {
-        let params = params![i64::from(limit), UNSERVED_COUNTED as i64];
+    async fn depths(&self, queues: &[Queue], others: u32) -> Result<Vec<Depth>, Error> {
+        let queues: Vec<_> = queues.iter().map(columns).collect();
+        let params = params![
+            queues.iter().map(|(namespace, ..)| *namespace).collect::<Vec<_>>(),
+            queues.iter().map(|(_, name, _)| &**name).collect::<Vec<_>>(),
+            queues.iter().map(|(.., kind)| *kind).collect::<Vec<_>>(),
+            i64::from(others),
+            UNSERVED_COUNTED as i64,
+        ];
         self.read("measuring queues", DEPTHS, params, |row| {
             let kind: i16 = row.try_get(2)?;
             let queue =

@@ -48,6 +48,9 @@ const REJECTED: &str =
     FROM rejected WHERE namespace = $1::text ORDER BY at DESC LIMIT $2::bigint";
 /// A list may take longer than what holds locks.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = '30s'";
+/// Whole tables are read in their own order, and that may take longer still.
+const BEGIN_COUNT: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY; SET LOCAL statement_timeout = '60s'; \
+    SET LOCAL enable_seqscan = on";
 /// Waits shown of one instance.
 const WAITS_MAX: i64 = 100;
 
@@ -142,15 +145,14 @@ impl Views for PostgresStore {
     }
 
     async fn open_counts(&self) -> Result<Vec<OpenCount>, Error> {
-        let counts = self
-            .read("counting open instances", OPEN_COUNTS, params![OPEN_COUNTED as i64], |row| {
-                let (status, code, kind): (&str, Option<&str>, Option<i16>) =
-                    (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
-                OpenCount::of(status, code, kind, row.try_get::<_, i64>(3)? as u64).ok_or_else(|| {
-                    Fault::corrupt(format!("unknown status or reason {status:?} {code:?} {kind:?}"))
-                })
-            })
-            .await?;
+        const DOING: &str = "counting open instances";
+        let client = Open::new(self.client(DOING).await?);
+        let found = match client.client().batch_execute(BEGIN_COUNT).await {
+            Ok(()) => rows_of(client.client(), OPEN_COUNTS, params![OPEN_COUNTED as i64]).await,
+            Err(error) => Err(error.into()),
+        };
+        let counts = over(client, found).await.and_then(|rows| rows.iter().map(open_count).collect());
+        let counts: Vec<OpenCount> = counts.map_err(|fault: Fault| fault.into_error(DOING))?;
         Ok(counts.into_iter().filter(|count| count.instances > 0).collect())
     }
 
@@ -169,6 +171,13 @@ impl Views for PostgresStore {
         })
         .await
     }
+}
+
+fn open_count(row: &Row) -> Result<OpenCount, Fault> {
+    let (status, code, kind): (&str, Option<&str>, Option<i16>) =
+        (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+    OpenCount::of(status, code, kind, row.try_get::<_, i64>(3)? as u64)
+        .ok_or_else(|| Fault::corrupt(format!("unknown status or reason {status:?} {code:?} {kind:?}")))
 }
 
 /// Ends a reader's transaction. A reader that is dropped before, and one whose transaction does not end, gives its connection up.

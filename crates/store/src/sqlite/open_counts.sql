@@ -1,12 +1,12 @@
--- Open instances by status and reason; of the waits at most ?1 are read. As postgres/sql/open_counts.sql.
+-- Open instances by status and reason; of each table at most ?1 rows are read. As postgres/sql/open_counts.sql.
 WITH held AS (
-    SELECT uid FROM lease WHERE subject = zeroblob(16)
+    SELECT uid FROM lease WHERE subject = zeroblob(16) LIMIT ?1
 ), paused AS (
-    SELECT uid FROM control WHERE paused_at IS NOT NULL
+    SELECT uid FROM control WHERE paused_at IS NOT NULL LIMIT ?1
 ), asked AS (
-    SELECT uid FROM attention
+    SELECT uid, code FROM attention LIMIT ?1
 ), runnable AS (
-    SELECT uid FROM ready WHERE subject = zeroblob(16)
+    SELECT uid FROM ready WHERE subject = zeroblob(16) LIMIT ?1
 ), waiting AS (
     SELECT w.uid, min(w.kind) AS first, max(CASE WHEN w.kind = 7 THEN 1 ELSE 0 END) AS asks
     FROM (SELECT uid, kind FROM wait LIMIT ?1) w
@@ -21,7 +21,7 @@ FROM held h LEFT JOIN paused p ON p.uid = h.uid
 GROUP BY 1
 UNION ALL
 SELECT 'attention', a.code, NULL, count(*)
-FROM attention a
+FROM asked a
 WHERE NOT EXISTS (SELECT 1 FROM held h WHERE h.uid = a.uid)
 GROUP BY a.code
 UNION ALL

@@ -7,7 +7,7 @@ use everstep_engine::{batch::pinned_queue, rows::Subject};
 use everstep_protocol::{CoordinatorId, InstanceUid, Millis, Timestamp};
 use rusqlite::{Connection, params};
 
-use super::{SqliteStore, column, fault, letters};
+use super::{SqliteStore, column, depths, fault, letters};
 use crate::{Depth, Due, Error, Mail, Offers, Queue, Schedule, UNSERVED_COUNTED};
 
 // By the index `wait_due`.
@@ -27,10 +27,6 @@ const HELD: &str =
     "SELECT namespace, workflow, 0, count(*) FROM ready WHERE pool IS NULL GROUP BY namespace, workflow
     UNION ALL
     SELECT namespace, pool, 1, count(*) FROM ready WHERE pool IS NOT NULL GROUP BY namespace, pool";
-const DEPTHS: &str =
-    "SELECT namespace, workflow, 0, count(*), min(ready_at) FROM ready WHERE pool IS NULL GROUP BY namespace, workflow
-    UNION ALL
-    SELECT namespace, pool, 1, count(*), min(ready_at) FROM ready WHERE pool IS NOT NULL GROUP BY namespace, pool LIMIT ?1";
 const OFFER: &str = "UPDATE ready SET offered_at = ?3 WHERE uid = ?1 AND subject = ?2";
 
 /// The statements of one kind of queue, each one or two ranges of its index. `?3` is the time before which an offer is
@@ -137,22 +133,12 @@ impl Schedule for SqliteStore {
         self.reader.read("looking for queues that nobody serves", work).await
     }
 
-    async fn depths(&self, limit: u32) -> Result<Vec<Depth>, Error> {
+    async fn depths(&self, queues: &[Queue], others: u32) -> Result<Vec<Depth>, Error> {
+        let queues = queues.to_vec();
         let now = self.clock.now();
-        let work = move |connection: &Connection| {
-            let mut statement = connection.prepare_cached(DEPTHS)?;
-            let mut rows = statement.query([limit])?;
-            let mut depths = Vec::new();
-            while let Some(row) = rows.next()? {
-                let (namespace, name): (String, String) = (row.get(0)?, row.get(1)?);
-                let queue = Queue::named(&namespace, &name, row.get(2)?);
-                let queue = queue.map_err(|error| fault::Fault::corrupt("queue", error))?;
-                let rows = column::count(row, 3)?.min(UNSERVED_COUNTED);
-                depths.push(Depth { queue, rows, oldest: now.since(column::time(row, 4)?) });
-            }
-            Ok(depths)
-        };
-        self.reader.read("measuring queues", work).await
+        let work = move |connection: &Connection| depths::of(connection, &queues, others as usize, now);
+        // It may take long, and what schedules must not wait behind it.
+        self.viewer.read("measuring queues", work).await
     }
 
     async fn duties(

@@ -146,13 +146,22 @@ pub(crate) async fn o22_queues_that_nobody_serves_are_counted(store: Arc<dyn Sto
     assert_eq!(unserved(&[], 3).await.len(), 3);
     assert_eq!(unserved(&all.clone().map(|(queue, _)| queue), 9).await, []);
     // The depths are the same, of whoever serves them, with the age of the oldest.
-    let mut depths = store.depths(9).await.unwrap();
+    let mut depths = store.depths(&[], 9).await.unwrap();
     depths.sort_by_key(|depth| depth.queue.to_string());
     let counted: Vec<_> = depths.iter().map(|depth| (depth.queue.clone(), depth.rows)).collect();
     assert_eq!(counted, all);
     assert!(depths.iter().any(|depth| depth.oldest > Millis(3_600_000)), "written long ago: {depths:?}");
     assert!(depths.iter().any(|depth| depth.oldest < Millis(3_600_000)), "written now: {depths:?}");
-    assert_eq!(store.depths(3).await.unwrap().len(), 3);
+    assert_eq!(store.depths(&[], 3).await.unwrap().len(), 3);
+    // What is named is measured whatever else there is, and nothing is in the answer twice.
+    for (queue, rows) in &all {
+        let depths = store.depths(&[queue.clone(), queue.clone()], 0).await.unwrap();
+        let counted: Vec<_> = depths.into_iter().map(|depth| (depth.queue, depth.rows)).collect();
+        assert_eq!(counted, [(queue.clone(), *rows)]);
+        assert_eq!(store.depths(std::slice::from_ref(queue), 9).await.unwrap().len(), 4);
+    }
+    let empty = Queue::Run(namespace(), workflow("nothing"));
+    assert_eq!(store.depths(&[empty], 0).await.unwrap().len(), 0);
 }
 
 pub(crate) async fn offers_are_made_again(store: Arc<dyn Store>) {

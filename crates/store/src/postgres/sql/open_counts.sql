@@ -1,14 +1,15 @@
 -- Every minute or more rarely, by one coordinator: open instances by status and reason, as StatusWord::derive says. Reads the side
--- tables, never the heads: each open instance has a row in one of them. Of the waits at most $1 are read.
+-- tables, never the heads: each open instance has a row in one of them. Of each table at most $1 rows are read: past
+-- that the counts are no longer exact.
 -- Index: none, it reads whole tables.
 WITH held AS (
-    SELECT instance FROM lease WHERE subject = '\x00000000000000000000000000000000'
+    SELECT instance FROM lease WHERE subject = '\x00000000000000000000000000000000' LIMIT $1::bigint
 ), paused AS (
-    SELECT instance FROM control WHERE paused_at IS NOT NULL
+    SELECT instance FROM control WHERE paused_at IS NOT NULL LIMIT $1::bigint
 ), asked AS (
-    SELECT instance FROM attention
+    SELECT instance, code FROM attention LIMIT $1::bigint
 ), runnable AS (
-    SELECT instance FROM ready WHERE subject = '\x00000000000000000000000000000000'
+    SELECT instance FROM ready WHERE subject = '\x00000000000000000000000000000000' LIMIT $1::bigint
 ), waiting AS (
     SELECT w.instance, min(w.kind) AS first, max(CASE WHEN w.kind = 7 THEN 1 ELSE 0 END) AS asks
     FROM (SELECT instance, kind FROM wait LIMIT $1::bigint) w
@@ -23,7 +24,7 @@ FROM held h LEFT JOIN paused p ON p.instance = h.instance
 GROUP BY 1
 UNION ALL
 SELECT 'attention', a.code, NULL, count(*)
-FROM attention a
+FROM asked a
 WHERE NOT EXISTS (SELECT FROM held h WHERE h.instance = a.instance)
 GROUP BY a.code
 UNION ALL
