@@ -75,6 +75,7 @@ fn attempted(call: Call, key: StepKey, session: SessionId) -> Attempted {
         outcome: Outcome::Succeeded(Payload::null()),
         progress: None,
         marks: Marks::default(),
+        reference: None,
     }
 }
 
