@@ -129,8 +129,7 @@ settings: ## Write the page of all settings from the code that reads them
 
 .PHONY: metrics
 metrics: ## Write the page of all metrics from the code that counts
-	cargo run -q $(LOCKED) -p everstep-cli --bin everstep -- settings --metrics > docs/reference/metrics.md.new
-	mv docs/reference/metrics.md.new docs/reference/metrics.md
+	EVERSTEP_TEST_WRITE_PAGES=1 cargo test -q $(LOCKED) -p everstep-cli --test metrics_page
 
 .PHONY: transitions
 transitions: ## Write the page of what each operation does in each status, from the engine's table

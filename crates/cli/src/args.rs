@@ -532,9 +532,6 @@ pub struct SettingsArgs {
     /// Print what each operation does in each status instead
     #[arg(long, conflicts_with = "reference")]
     pub transitions: bool,
-    /// Print the reference page of all metrics instead
-    #[arg(long, conflicts_with_all = ["reference", "transitions"])]
-    pub metrics: bool,
 }
 
 #[cfg(test)]

@@ -7,7 +7,6 @@ pub mod answer;
 pub mod args;
 pub mod commands;
 pub mod failure;
-pub mod metrics;
 pub mod serve;
 pub mod settings;
 pub mod show;

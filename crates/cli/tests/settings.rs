@@ -159,17 +159,6 @@ fn all_problems_come_together() {
 }
 
 #[test]
-fn the_page_of_metrics_is_up_to_date() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/metrics.md");
-    let committed = std::fs::read_to_string(path).unwrap_or_default();
-    let advice = "write it anew: make metrics";
-    assert!(
-        committed == everstep_cli::metrics::page(),
-        "docs/reference/metrics.md differs from the code; {advice}"
-    );
-}
-
-#[test]
 fn the_reference_page_is_up_to_date() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/settings.md");
     let committed = std::fs::read_to_string(path).unwrap_or_default();

@@ -11,9 +11,6 @@ pub(super) fn run(global: &Global, args: &SettingsArgs) -> Result<(), Failure> {
     if args.reference {
         return print(&reference::page());
     }
-    if args.metrics {
-        return print(&crate::metrics::page());
-    }
     if args.transitions {
         return print(&everstep_engine::transition::page());
     }

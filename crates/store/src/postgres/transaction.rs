@@ -33,6 +33,14 @@ impl Drop for Open {
     }
 }
 
+/// Ends a reader's transaction. A reader that is dropped before, and one whose transaction does not end, gives its connection up.
+pub(super) async fn over<T>(client: Open, read: Result<T, Fault>) -> Result<T, Fault> {
+    if client.client().batch_execute("COMMIT").await.is_ok() {
+        client.done();
+    }
+    read
+}
+
 pub(super) async fn run(client: Object, needs: Needs, decide: Decide) -> Result<Vec<StepOver>, Fault> {
     let open = Open::new(client);
     let (loaded, places) = match load::load(open.client(), needs).await {

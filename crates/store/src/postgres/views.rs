@@ -20,7 +20,7 @@ use super::{
     hooks, ledger, letters,
     rows::{self, clean, name, time, time_if_any, uid},
     rows_of, statements as sql,
-    transaction::Open,
+    transaction::{Open, over},
     trip::params,
 };
 use crate::{
@@ -178,14 +178,6 @@ fn open_count(row: &Row) -> Result<OpenCount, Fault> {
         (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
     OpenCount::of(status, code, kind, row.try_get::<_, i64>(3)? as u64)
         .ok_or_else(|| Fault::corrupt(format!("unknown status or reason {status:?} {code:?} {kind:?}")))
-}
-
-/// Ends a reader's transaction. A reader that is dropped before, and one whose transaction does not end, gives its connection up.
-async fn over<T>(client: Open, read: Result<T, Fault>) -> Result<T, Fault> {
-    if client.client().batch_execute("COMMIT").await.is_ok() {
-        client.done();
-    }
-    read
 }
 
 pub(super) async fn find(client: &Object, name: &NameKey) -> Result<Option<InstanceUid>, Fault> {
