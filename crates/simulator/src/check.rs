@@ -91,7 +91,10 @@ pub(crate) struct Rest<'a> {
 pub(crate) trait Checker: Send {
     fn name(&self) -> &'static str;
     fn sees(&mut self, seen: &Seen<'_>) -> Result<(), String>;
-    fn at_rest(&mut self, rest: &Rest<'_>) -> Result<(), String>;
+    /// Looks at what is left when everything has come to rest. Default: what there is to see was seen before.
+    fn at_rest(&mut self, _rest: &Rest<'_>) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 /// What must not have been, and who found it.

@@ -7,7 +7,7 @@ use everstep_protocol::{
     journal::{Closed, Fact},
 };
 
-use super::{Checker, Commit, Rest, Seen};
+use super::{Checker, Commit, Seen};
 
 #[derive(Debug, Default)]
 pub(super) struct Events {
@@ -100,9 +100,5 @@ impl Checker for Events {
             Seen::Committed(commit) => self.committed(commit),
             Seen::Attempting(_) | Seen::Accepted(_) | Seen::Audited(_) => Ok(()),
         }
-    }
-
-    fn at_rest(&mut self, _rest: &Rest<'_>) -> Result<(), String> {
-        Ok(())
     }
 }

@@ -8,7 +8,7 @@ use everstep_protocol::{
     journal::{Attempted, Fact},
 };
 
-use super::{Checker, Commit, Rest, Seen};
+use super::{Checker, Commit, Seen};
 
 #[derive(Debug, Default)]
 pub(super) struct Writer {
@@ -96,9 +96,5 @@ impl Checker for Writer {
             Seen::Committed(commit) => self.committed(commit),
             Seen::Attempting(_) | Seen::Accepted(_) | Seen::Audited(_) => Ok(()),
         }
-    }
-
-    fn at_rest(&mut self, _rest: &Rest<'_>) -> Result<(), String> {
-        Ok(())
     }
 }
