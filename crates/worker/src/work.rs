@@ -198,7 +198,7 @@ impl Work {
             }
             Input::NotOurs { instances, steps } => {
                 for (instance, epoch) in instances {
-                    self.fence(instance, epoch, now);
+                    self.not_ours(instance, epoch, now);
                 }
                 for step in steps {
                     self.step_fence((step.instance, step.call), step.epoch, now);

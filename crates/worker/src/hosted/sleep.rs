@@ -51,6 +51,12 @@ impl Hosted {
         self.env.metrics.resumed.inc();
     }
 
+    /// Whether the lease ends with a suspend, once it is answered.
+    #[must_use]
+    pub fn is_suspending(&self) -> bool {
+        self.reports.is_suspending()
+    }
+
     /// Whether the suspend was taken, as its answer has said since the last turn, or as this grant says before the answer has come:
     /// it is that of the next lease and begins where the body is, as only one to whoever keeps the body does.
     #[must_use]

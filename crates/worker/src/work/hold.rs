@@ -99,6 +99,16 @@ impl Work {
         self.out(instance, epoch, out, now);
     }
 
+    /// What a heartbeat says is held, the store says is not. Of a lease with an unanswered suspend that is to be expected, as the
+    /// heartbeat was compared after the suspend was taken: whether it was, its own answer says, and the body is kept (rule W27).
+    /// Meanwhile nothing runs here.
+    pub(super) fn not_ours(&mut self, instance: InstanceUid, epoch: Epoch, now: Now) {
+        let held = self.held.get(&instance).filter(|slot| slot.hosted.epoch() == epoch);
+        if held.is_none_or(|slot| !slot.hosted.is_suspending()) {
+            self.fence(instance, epoch, now);
+        }
+    }
+
     /// Every lease of the instance up to this epoch is over.
     pub(super) fn fence(&mut self, instance: InstanceUid, epoch: Epoch, now: Now) {
         if self.held.get(&instance).is_none_or(|slot| slot.hosted.epoch() > epoch) {

@@ -14,7 +14,8 @@ use everstep_protocol::{
     BuildName, CoordinatorId, Incarnation, InstanceUid, Millis, Payload, SessionId, Timestamp,
     journal::End,
     message::{
-        CoordinatorItem, FromWorker, Heard, Opened, RunTask, SessionMessage, StepTask, ToWorker, WorkerItem,
+        CoordinatorItem, FromWorker, Heard, Opened, RunTask, SessionMessage, StepTask, Then, ToWorker,
+        WorkerItem,
     },
     topology, wire,
 };
@@ -52,6 +53,8 @@ pub struct State {
     pub deaf: bool,
     /// Hears heartbeats and does not answer them.
     pub mute: bool,
+    /// The answer to a heartbeat that was made before overtakes the answer to each suspend.
+    pub overtakes: bool,
     offered_at: Instant,
 }
 
@@ -71,6 +74,7 @@ impl Hub {
             turned: Vec::new(),
             deaf: false,
             mute: false,
+            overtakes: false,
             offered_at: Instant::now(),
         };
         let hub = Self { state: Arc::new(Mutex::new(state)), broker: MemoryBroker::new() };
@@ -253,6 +257,14 @@ impl State {
         for item in message.items {
             if let WorkerItem::GiveBack { instance, .. } = &item {
                 self.given_back.push(*instance);
+            }
+            if let WorkerItem::Report(report) = &item
+                && self.overtakes
+                && report.then == Then::Suspend
+            {
+                let not_yours = vec![(report.instance, report.epoch)];
+                let heard = Heard { number: 0, not_yours, steps_not_yours: Vec::new() };
+                self.say(vec![(message.session, CoordinatorItem::Heard(heard))], out);
             }
             let said = self.co.hear(message.session, &build, item);
             self.say(said, out);
