@@ -455,7 +455,7 @@ def coordinators():
                 "Journal entries read for workers",
                 [query(f"sum(rate(everstep_entries_read_total{{{HERE}}}{RATE}))", "entries")],
                 "ops",
-                "Replays of long journals.",
+                "For grants: replays of long journals.",
             ),
             row("PostgreSQL"),
             lines(

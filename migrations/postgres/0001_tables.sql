@@ -110,7 +110,9 @@ CREATE TABLE journal (
 COMMENT ON COLUMN journal.reference IS 'what the service of a step calls what the step did; null where the step did not say';
 -- Few entries have one, and only those are in it (rule L14).
 CREATE INDEX journal_by_reference ON journal (reference) WHERE reference IS NOT NULL;
-COMMENT ON COLUMN journal.kind IS '1 started, 2 attempted, 3 opened, 4 fired, 5 lost, 6 parked, 7 retried, 8 ended, 9 delivered, 10 closed, 12 cancelled, 14 patched, 15 compensating, 16 compensated, 17 returned, 21 continued, 25 rollback, 26 reusable, 30 registered, 31 received, 32 taken over, 40 intended, 41 withdrawn, 42 resolved';
+-- What people decided about keys, which a restart takes over.
+CREATE INDEX journal_by_key_choice ON journal (instance, run, position) WHERE kind = 43;
+COMMENT ON COLUMN journal.kind IS '1 started, 2 attempted, 3 opened, 4 fired, 5 lost, 6 parked, 7 retried, 8 ended, 9 delivered, 10 closed, 12 cancelled, 14 patched, 15 compensating, 16 compensated, 17 returned, 21 continued, 25 rollback, 26 reusable, 30 registered, 31 received, 32 taken over, 40 intended, 41 withdrawn, 42 resolved, 43 rekeyed';
 
 -- The side tables of open instances. `subject` is zero for the instance itself, else the hash of a remote step's call.
 
@@ -330,8 +332,10 @@ CREATE TABLE attention (
     instance uuid PRIMARY KEY,
     since bigint NOT NULL,
     code text COLLATE "C" NOT NULL,
-    message text NOT NULL
+    message text NOT NULL,
+    changed bytea
 );
+COMMENT ON COLUMN attention.changed IS 'MessagePack of the step whose input has changed, where a person may choose its key; otherwise null';
 CREATE INDEX attention_by_age ON attention (since);
 
 -- Pauses, cancels and rollbacks in force: one row an open instance that has one. `cancel_position` is the entry that says so,

@@ -90,6 +90,8 @@ CREATE TABLE journal (
     PRIMARY KEY (uid, run, position)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX journal_by_reference ON journal (reference) WHERE reference IS NOT NULL;
+-- What people decided about keys, which a restart takes over.
+CREATE INDEX journal_by_key_choice ON journal (uid, run, position) WHERE kind = 43;
 
 -- `subject` is 16 zero bytes for the instance itself, otherwise the hash of a remote step's call.
 CREATE TABLE lease (
@@ -282,7 +284,9 @@ CREATE TABLE attention (
     uid     BLOB    NOT NULL PRIMARY KEY,
     at      INTEGER NOT NULL,
     code    TEXT    NOT NULL,
-    message TEXT    NOT NULL
+    message TEXT    NOT NULL,
+    -- MessagePack of the step whose input has changed, where a person may choose its key.
+    changed BLOB
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX attention_age ON attention (at);

@@ -118,6 +118,7 @@ impl Replayer<'_> {
             limits: self.limits,
             linger: Duration::ZERO,
             caches: false,
+            interceptor: None,
             watch: self.watch.clone(),
             metrics: Metrics::default(),
             // A body that something else wakes later has been replayed by then.
@@ -165,7 +166,7 @@ impl Trouble {
     fn breach(self, entries: &[Entry], position: Position) -> Breach {
         match self {
             Self::Missing(after) => Breach::whole(format!("the entries after {after} are missing")),
-            Self::Parked(Parked { code: ParkCode::JournalMismatch, message }) => {
+            Self::Parked(Parked { code: ParkCode::JournalMismatch, message, .. }) => {
                 match entries.iter().find(|entry| entry.position == position) {
                     Some(entry) => Breach::at(entry, message),
                     None => Breach::whole(message),

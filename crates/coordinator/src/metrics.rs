@@ -21,10 +21,12 @@ const SIZES: [f64; 9] = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 256.0];
 const LIVES: [f64; 12] =
     [0.01, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0, 3_600.0, 21_600.0, 86_400.0, 2_592_000.0];
 
+/// Why entries are read.
+const ENTRIES_READ: [&str; 2] = ["grant", "lack"];
 /// How a step is answered without a call.
 const HITS: [&str; 2] = ["found", "reused"];
 /// What people decide.
-const DECIDED: [&str; 4] = ["again", "done", "fail", "retry"];
+const DECIDED: [&str; 6] = ["again", "done", "fail", "retry", "old_key", "new_key"];
 
 /// The metrics of one coordinator, on a registry of its own.
 #[derive(Clone, Debug)]
@@ -37,7 +39,7 @@ pub(crate) struct Metrics {
     pub(crate) waiting: IntGauge,
     pub(crate) messages: Words,
     pub(crate) messages_sent: IntCounter,
-    pub(crate) entries_read: IntCounter,
+    pub(crate) entries_read: Words,
     pub(crate) unreadable: IntCounterVec,
     pub(crate) set_aside: IntCounter,
     pub(crate) rejected: IntCounterVec,
@@ -79,8 +81,13 @@ impl Words {
 
     /// Counts one.
     pub(crate) fn inc(&self, word: &'static str) {
+        self.add(word, 1);
+    }
+
+    /// Counts so many.
+    pub(crate) fn add(&self, word: &'static str, count: u64) {
         if let Some(counter) = self.0.get(word) {
-            counter.inc();
+            counter.inc_by(count);
         }
     }
 
@@ -180,8 +187,7 @@ impl Metrics {
             waiting: book.gauge("inputs_waiting", "Inputs that wait for a batch.")?,
             messages: Words::of(&messages, &["start", "event", "dead", "report", "session"]),
             messages_sent: book.counter("messages_sent_total", "Messages handed to the broker.")?,
-            entries_read: book
-                .counter("entries_read_total", "Journal entries that were read for workers.")?,
+            entries_read: entries_read(book)?,
             unreadable: zeroed(book.counters(
                 "messages_unreadable_total",
                 "Messages that are no envelope, by queue kind.",
@@ -256,6 +262,15 @@ impl Metrics {
     }
 }
 
+fn entries_read(book: &mut Book) -> Result<Words, Error> {
+    let counters = book.counters(
+        "entries_read_total",
+        "Journal entries that were read for workers: for a grant, or since a worker said that it lacks them.",
+        &["reason"],
+    )?;
+    Ok(Words::of(&counters, &ENTRIES_READ))
+}
+
 /// What steps did not have to call for, and what people had to decide (rule L15).
 fn ledger(book: &mut Book) -> Result<(Words, Words), Error> {
     let hits = book.counters(
@@ -265,7 +280,7 @@ fn ledger(book: &mut Book) -> Result<(Words, Words), Error> {
     )?;
     let decided = book.counters(
         "decided_by_people_total",
-        "What people had to decide for an instance to go on: again, done or fail of an unknown outcome; retry of what was parked. An \
+        "What people had to decide for an instance to go on: again, done or fail of an unknown outcome; retry of what was parked, or the key under which it goes on. An \
          instance that ends without any of it needed nobody.",
         &["choice"],
     )?;

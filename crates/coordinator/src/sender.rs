@@ -54,7 +54,7 @@ pub(crate) async fn send_entries(shared: &Shared, session: SessionId, asked: Vec
     };
     let mut outbound = Outbound::default();
     for (asked, entries) in asked.into_iter().zip(parts) {
-        shared.metrics.entries_read.inc_by(entries.len() as u64);
+        shared.metrics.entries_read.add("lack", entries.len() as u64);
         let last = entries.last().map_or(asked.range.after, |entry| entry.position);
         let item = Entries { instance: asked.range.uid, epoch: asked.epoch, last, entries, pause: None };
         outbound.item(session, CoordinatorItem::Entries(item));
@@ -198,7 +198,7 @@ async fn read(shared: &Shared, unread: Vec<Unread>, outbound: &mut Outbound) -> 
     for (unread, mut entries) in unread.into_iter().zip(parts) {
         // Entries written after this decision are not this grant's: they are pushed.
         entries.retain(|entry| entry.position <= unread.head.position);
-        shared.metrics.entries_read.inc_by(entries.len() as u64);
+        shared.metrics.entries_read.add("grant", entries.len() as u64);
         let grant = grant(shared, &unread.head, unread.direct, entries);
         outbound.item(unread.session, grant);
     }

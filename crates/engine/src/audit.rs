@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use everstep_protocol::{
     Attempt, Call, Class, Position, Reference, Run, Sent, StepKey, Timestamp,
-    journal::{Attempted, Choice, Entry, Fact, Opened, Outcome, Resolved, Wait},
+    journal::{Attempted, Choice, Entry, Fact, Opened, Outcome, Rekeyed, Resolved, Wait},
 };
 
 /// One call of a step, an action or a compensation.
@@ -19,7 +19,7 @@ pub struct Line {
     pub position: Position,
     /// What may be done when nobody knows what came of an attempt.
     pub class: Class,
-    /// The idempotency key that every attempt sent along.
+    /// The idempotency key that every attempt sent along. After a person chose a new one (rule P8) the call has another line.
     pub key: StepKey,
     /// What the service calls what the step did there, as the last attempt that knew it said.
     pub reference: Option<Reference>,
@@ -49,6 +49,8 @@ pub enum Settled {
     Failed,
     /// Nobody knows what came of its last attempt (rule L7).
     Unknown,
+    /// It is not known, and a person chose to go on under a new key, which has its own line (rule P8).
+    Replaced,
     /// It is open: between attempts, in one, or left where its instance ended.
     Open,
 }
@@ -63,6 +65,7 @@ impl Settled {
             Self::Reused => "reused",
             Self::Failed => "failed",
             Self::Unknown => "unknown",
+            Self::Replaced => "replaced",
             Self::Open => "open",
         }
     }
@@ -71,7 +74,7 @@ impl Settled {
 /// What a person decided (rule L8).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// `done`, `again` or `fail`.
+    /// `done`, `again` or `fail`; `old_key` or `new_key` where the input of a step has changed.
     pub choice: &'static str,
     /// When.
     pub at: Timestamp,
@@ -81,12 +84,16 @@ pub struct Decision {
     pub why: Option<String>,
 }
 
-/// Reads the entries of one run, in order, and keeps one line a call.
+/// Reads the entries of one run, in order, and keeps one line for each call and key.
 #[derive(Debug)]
 pub struct Audit {
     run: Run,
     open: Vec<Reading>,
-    places: HashMap<Call, usize>,
+    places: HashMap<(Call, StepKey), usize>,
+    /// The line of each call that was heard of last.
+    last: HashMap<Call, usize>,
+    /// What was decided about keys of which nothing has been heard yet: in an earlier run.
+    early: HashMap<(Call, StepKey), Decision>,
 }
 
 /// A line in the making.
@@ -101,7 +108,7 @@ impl Audit {
     /// Of a run of which nothing is read yet.
     #[must_use]
     pub fn new(run: Run) -> Self {
-        Self { run, open: Vec::new(), places: HashMap::new() }
+        Self { run, open: Vec::new(), places: HashMap::new(), last: HashMap::new(), early: HashMap::new() }
     }
 
     /// Reads the next entry; those between that are of no step may be left out.
@@ -129,6 +136,7 @@ impl Audit {
                     reading.line.resolved(entry.at, resolved);
                 }
             }
+            Fact::Rekeyed(rekeyed) => self.rekeyed(entry, rekeyed),
             _ => {}
         }
     }
@@ -144,7 +152,7 @@ impl Audit {
     /// The line of a call, which begins with this entry if there is none.
     fn begun(&mut self, entry: &Entry, call: &Call, class: Class, key: StepKey) -> &mut Reading {
         let next = self.open.len();
-        let place = *self.places.entry(call.clone()).or_insert(next);
+        let place = *self.places.entry((call.clone(), key)).or_insert(next);
         if place == next {
             let line = Line {
                 run: self.run,
@@ -157,17 +165,34 @@ impl Audit {
                 since: entry.at,
                 until: entry.at,
                 outcome: Settled::Open,
-                decision: None,
+                decision: self.early.remove(&(call.clone(), key)),
             };
             self.open.push(Reading { line, attempts: BTreeSet::new() });
+        }
+        let before = self.last.insert(call.clone(), place).filter(|before| *before != place);
+        if let Some(line) = before.map(|before| &mut self.open[before].line)
+            && line.outcome == Settled::Open
+        {
+            line.outcome = Settled::Replaced;
         }
         let reading = &mut self.open[place];
         reading.line.until = entry.at;
         reading
     }
 
+    /// Somebody has decided about the key of a call: it stands with the line of the key that was asked about.
+    fn rekeyed(&mut self, entry: &Entry, rekeyed: &Rekeyed) {
+        let Rekeyed { by, why, .. } = rekeyed.clone();
+        let decision = Decision { choice: rekeyed.choice().word(), at: entry.at, by, why };
+        if let Some(reading) = self.known(entry, &rekeyed.call) {
+            reading.line.decision = Some(decision);
+        } else if let Some(key) = rekeyed.kept {
+            self.early.insert((rekeyed.call.clone(), key), decision);
+        }
+    }
+
     fn known(&mut self, entry: &Entry, call: &Call) -> Option<&mut Reading> {
-        let reading = &mut self.open[*self.places.get(call)?];
+        let reading = &mut self.open[*self.last.get(call)?];
         reading.line.until = entry.at;
         Some(reading)
     }

@@ -210,6 +210,17 @@ impl Batch {
         }
     }
 
+    /// A restart later in the batch takes over what people have decided about keys.
+    fn keep_keys(&mut self, head: &Head, entries: &[Entry]) {
+        let keys = &mut self.loaded.rows.keys;
+        if entries.first().is_some_and(|entry| entry.position == Position(1)) {
+            keys.remove(&head.uid);
+        }
+        for entry in entries.iter().filter(|entry| matches!(entry.fact, Fact::Rekeyed(_))) {
+            keys.entry(head.uid).or_default().push(entry.clone());
+        }
+    }
+
     /// Applies a decision to what later inputs of the batch will read, and to what will be written.
     fn record(&mut self, before: &Head, decision: Decision) -> Answer {
         let head = decision.head.unwrap_or_else(|| before.clone());
@@ -217,6 +228,7 @@ impl Batch {
         if let Some(first) = decision.entries.first().filter(|entry| entry.position == Position(1)) {
             self.loaded.rows.firsts.insert(head.uid, first.clone());
         }
+        self.keep_keys(&head, &decision.entries);
         for entry in decision.last {
             self.fold.entry(before, entry);
         }
@@ -306,6 +318,7 @@ impl Batch {
             | What::Expire
             | What::Unwritable { .. }
             | What::Retry { .. }
+            | What::Rekey { .. }
             | What::Resolve { .. }
             | What::Pin { .. } => None,
         };
@@ -331,6 +344,7 @@ const fn may_place(what: &What) -> bool {
         | What::Cancel { .. }
         | What::Restart { .. }
         | What::Retry { .. }
+        | What::Rekey { .. }
         | What::Resolve { .. }
         | What::Overdue
         | What::Pin { .. } => true,
@@ -354,10 +368,8 @@ fn broken(head: &Head, rows: &Rows, now: Timestamp) -> Decision {
     }
     let mut after = head.clone();
     after.position = after.position.next();
-    let parked = Parked {
-        code: ParkCode::Broken,
-        message: "a decision about this instance failed; this is a bug of the engine".to_owned(),
-    };
+    let message = "a decision about this instance failed; this is a bug of the engine";
+    let parked = Parked::new(ParkCode::Broken, message);
     let fact = Fact::Parked(parked.clone());
     after.journal_bytes = after.journal_bytes.saturating_add(fact.payload_bytes());
     let entry = Entry { position: after.position, at: now, fact };

@@ -57,7 +57,7 @@ use everstep_protocol::{
     limits::{Limits, PART_BYTES},
 };
 
-pub use question::Resolution;
+pub use question::{Rekeying, Resolution, Unparking};
 pub use restart::Prepared;
 
 use crate::{
@@ -139,6 +139,7 @@ pub fn decide(head: &Head, what: &What, context: Context<'_>) -> Decision {
         What::Delete { operation, terminate } => delete::delete(&mut draft, operation, *terminate),
         What::Expire => delete::expire(&mut draft),
         What::Unwritable { message } => control::unwritable(&mut draft, message),
+        What::Rekey { operation, rekeying } => control::rekey(&mut draft, operation, rekeying),
         What::Retry { operation } => control::retry(&mut draft, operation),
         What::Resolve { operation, resolution } => question::resolve(&mut draft, operation, resolution),
         What::Pin { operation, pin } => pin::pin(&mut draft, operation, pin.as_ref()),

@@ -196,6 +196,13 @@ pub enum What {
         /// The operation's id.
         operation: String,
     },
+    /// Somebody decides under which key a step goes on whose input has changed (rule P8).
+    Rekey {
+        /// The operation's id.
+        operation: String,
+        /// The decision.
+        rekeying: Box<crate::decide::Rekeying>,
+    },
     /// Somebody decides about an attempt of which nobody knows what came of it (rule L8).
     Resolve {
         /// The operation's id.
@@ -273,6 +280,7 @@ impl What {
             | Self::Abandon { operation, .. }
             | Self::Rollback { operation, .. }
             | Self::Retry { operation }
+            | Self::Rekey { operation, .. }
             | Self::Pin { operation, .. }
             | Self::Pause { operation }
             | Self::Resume { operation }

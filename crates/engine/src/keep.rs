@@ -12,7 +12,7 @@ use everstep_protocol::{
     },
 };
 
-use crate::reuse::compensated;
+use crate::reuse::{compensated, kept_keys};
 
 /// The journal of a run that begins again at a step: from position 1, with what is kept of `entries`, which begin with the first
 /// entry. None if the journal does not know the step.
@@ -38,6 +38,7 @@ pub fn keep(entries: &[Entry], step: &Call) -> Option<Vec<Entry>> {
         .filter(|call| calls.made.get(*call).is_some_and(|after| *after < cut))
         .copied()
         .collect();
+    let keys: HashSet<Position> = kept_keys(entries).into_iter().map(|entry| entry.position).collect();
     let mut moved = Moved::default();
     for entry in entries {
         let fact = match &entry.fact {
@@ -61,6 +62,11 @@ pub fn keep(entries: &[Entry], step: &Call) -> Option<Vec<Entry>> {
                 (entry.position < cut).then(|| Fact::Lost(Lost { counts: false, ..lost.clone() }))
             }
             Fact::Parked(_) | Fact::Retried => (entry.position < cut).then(|| entry.fact.clone()),
+            // Whoever makes the call again does so under the key that was kept for it.
+            Fact::Rekeyed(rekeyed) => {
+                let is_kept = kept.contains(&rekeyed.call) || keys.contains(&entry.position);
+                is_kept.then(|| entry.fact.clone())
+            }
             // That a hook was let go of is what the body waits for with `dispose`.
             Fact::Closed(closed) if closed.hook.is_some() => {
                 (entry.position < cut).then(|| entry.fact.clone())
@@ -218,6 +224,7 @@ impl<'a> Calls<'a> {
                 | Fact::Lost(_)
                 | Fact::Parked(_)
                 | Fact::Retried
+                | Fact::Rekeyed(_)
                 | Fact::Continued(_)
                 | Fact::Compensating(_)
                 | Fact::Compensated(_)
@@ -283,6 +290,7 @@ impl Moved {
             | Fact::Lost(_)
             | Fact::Parked(_)
             | Fact::Retried
+            | Fact::Rekeyed(_)
             | Fact::Cancelled(_)
             | Fact::Continued(_)
             | Fact::Compensating(_)

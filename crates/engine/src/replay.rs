@@ -166,6 +166,10 @@ pub struct Start {
     pub attempt: Attempt,
     /// The key and policy that the first recorded attempt pinned (rule P8).
     pub pinned: Option<(StepKey, Policy)>,
+    /// Where nothing is pinned: the key that a person kept for this input in an earlier run (rule P8).
+    pub kept: Option<StepKey>,
+    /// Of an attempt that was begun with another input than the code gives now: that one.
+    pub input: Option<Fingerprint>,
     /// When the first recorded attempt began, for `max_elapsed`.
     pub first_at: Option<Timestamp>,
     /// What the attempts before told last of their progress (rule P5).
@@ -191,6 +195,8 @@ pub struct Replay {
     taken: Taken,
     /// Outputs of earlier runs that no call has got yet.
     reusable: HashMap<Call, (Fingerprint, Payload)>,
+    /// Keys that a person kept in an earlier run, of calls that are not made yet.
+    kept: HashMap<(Call, Fingerprint), StepKey>,
     /// Whether the body has dropped a call: nearly none does, and then entries need not be looked up.
     any_dropped: bool,
     ledger: Ledger,
@@ -213,6 +219,7 @@ impl Replay {
             saga: Saga::default(),
             taken: Taken::new(),
             reusable: HashMap::new(),
+            kept: HashMap::new(),
             any_dropped: false,
             ledger: Ledger::default(),
             drifted: 0,
@@ -249,7 +256,12 @@ impl Replay {
             | Asked::Resume(_)
             | Asked::Send(_) => {}
         }
+        let kept = match asked {
+            Asked::Step(input) if !self.kept.is_empty() => self.kept.get(&(call.clone(), input)).copied(),
+            _ => None,
+        };
         let made = Made {
+            kept,
             call,
             asked,
             state: State::Ready,
@@ -259,6 +271,9 @@ impl Replay {
             first_at: None,
             progress: None,
             input_changed: false,
+            recorded: None,
+            decided_at: None,
+            fresh: None,
             dropped_after: Position(0),
             over_by_cancel: false,
             class: Class::Keyed,
@@ -363,7 +378,9 @@ impl Replay {
             return Err(mismatch(entry, &format!("entry {got} came where entry {want} was expected")));
         }
         if self.patches.are_open() {
-            let is_unknown = entry.fact.call().is_some_and(|call| !self.numbers.contains_key(call));
+            // What was decided about a key in an earlier run stands before the code that makes the call.
+            let is_unknown = !matches!(entry.fact, Fact::Rekeyed(_))
+                && entry.fact.call().is_some_and(|call| !self.numbers.contains_key(call));
             if let Some(number) = self.patches.refuse(is_unknown) {
                 self.calls.remove(&number);
                 return Ok(Fed::Unpatched { number });
@@ -410,6 +427,10 @@ impl Replay {
             Fact::Intended(intended) => self.intended(entry, intended),
             Fact::Withdrawn(withdrawn) => self.withdrawn(entry, withdrawn),
             Fact::Resolved(resolved) => self.resolved(entry, resolved),
+            Fact::Rekeyed(rekeyed) => {
+                self.rekeyed(rekeyed);
+                Ok(Fed::Nothing)
+            }
             Fact::Started(_) => Err(mismatch(entry, "a second first entry")),
         }
     }
@@ -428,7 +449,8 @@ impl Replay {
                 continue;
             };
             if made.input_changed {
-                return Err(input_changed(&made.call, "has attempts"));
+                let parked = input_changed(&made.call, "has attempts");
+                return Err(Parked { changed: made.changed(), ..parked });
             }
             made.state = State::Told;
             match made.reuse(number, &mut self.reusable) {

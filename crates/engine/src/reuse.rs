@@ -4,11 +4,11 @@
 //! Not taken over is what was compensated, and what failed. Where nobody knows what came of a step that must not be tried twice, it
 //! is for a person to say first.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use everstep_protocol::{
-    Call, CallKind, Payload, Position,
-    journal::{Attempted, Choice, Entry, Fact, Outcome, Resolved, Reusable},
+    Call, CallKind, Fingerprint, Payload, Position,
+    journal::{Attempted, Choice, Entry, Fact, Outcome, Rekeyed, Resolved, Reusable},
 };
 
 /// The journal of the new run: the first entry, then each output, in the order in which they were recorded. None if `entries` do not
@@ -38,9 +38,25 @@ pub fn reuse(entries: &[Entry]) -> Option<Vec<Entry>> {
     let mut outputs: Vec<_> = outputs.into_values().collect();
     outputs.sort_by_key(|(entry, _)| entry.position);
     let facts = outputs.into_iter().map(|(entry, reusable)| (entry.at, Fact::Reusable(reusable)));
-    let facts = std::iter::once((first.at, first.fact.clone())).chain(facts);
+    let keys = kept_keys(entries).into_iter().map(|entry| (entry.at, entry.fact.clone()));
+    let facts = std::iter::once((first.at, first.fact.clone())).chain(keys).chain(facts);
     let numbered = (1..).zip(facts);
     Some(numbered.map(|(at, (time, fact))| Entry { position: Position(at), at: time, fact }).collect())
+}
+
+/// What people decided about keys, as far as it holds in every later run too (rule P8): of the last decisions about each call and
+/// input those that keep a key.
+pub(crate) fn kept_keys(entries: &[Entry]) -> Vec<&Entry> {
+    let mut last: HashMap<(&Call, Fingerprint), &Entry> = HashMap::new();
+    for entry in entries {
+        if let Fact::Rekeyed(rekeyed) = &entry.fact {
+            last.insert((&rekeyed.call, rekeyed.input), entry);
+        }
+    }
+    let keeps = |entry: &&Entry| matches!(entry.fact, Fact::Rekeyed(Rekeyed { kept: Some(_), .. }));
+    let mut kept: Vec<_> = last.into_values().filter(keeps).collect();
+    kept.sort_by_key(|entry| entry.position);
+    kept
 }
 
 fn reusable(attempted: &Attempted, output: &Payload) -> Reusable {
@@ -69,6 +85,7 @@ fn output(entry: &Entry) -> Option<(&Call, Reusable)> {
         | Fact::Lost(_)
         | Fact::Parked(_)
         | Fact::Retried
+        | Fact::Rekeyed(_)
         | Fact::Patched(_)
         | Fact::Ended(_)
         | Fact::Delivered(_)

@@ -238,6 +238,8 @@ pub struct Rows {
     pub controls: HashMap<InstanceUid, Control>,
     /// The first entry of the current run, which holds the input.
     pub firsts: HashMap<InstanceUid, everstep_protocol::journal::Entry>,
+    /// Of the instances whose first entry was asked for, what people decided about keys in the current run (rule P8), in order.
+    pub keys: HashMap<InstanceUid, Vec<everstep_protocol::journal::Entry>>,
     /// Of the instances whose first entry was asked for, those that have attributes.
     pub attributed: std::collections::HashSet<InstanceUid>,
     /// When ended instances are to be deleted.
@@ -267,7 +269,7 @@ pub struct Needs {
     pub remotes: Vec<(InstanceUid, CallHash)>,
     /// Control operations.
     pub operations: Vec<(InstanceUid, String)>,
-    /// Instances whose first entry is needed, and whether they have attributes.
+    /// Instances whose first entry is needed, the keys that people kept, and whether they have attributes.
     pub firsts: Vec<InstanceUid>,
     /// Instances whose time of deletion is needed.
     pub expiries: Vec<InstanceUid>,

@@ -10,8 +10,8 @@ use everstep_engine::{
     decide::Resolution,
 };
 use everstep_protocol::{
-    Attempt, Call, Class, Epoch, Failure, FailureKind, Millis, Policy, Position, Reference, Run,
-    journal::{Choice, Marks, QuestionId},
+    Attempt, Call, Class, Epoch, Failure, FailureKind, Millis, Policy, Position, Reference, Run, Timestamp,
+    journal::{Choice, Entry, Fact, Marks, QuestionId, Rekeyed},
     message::{AttemptEnd, AttemptOutcome, Intent, LedgerItem},
 };
 use support::*;
@@ -144,4 +144,40 @@ fn l14_a_line_says_who_decided_what_and_why() {
             assert_eq!(lines(&store).remove(0).calls, 2);
         }
     }
+}
+
+#[test]
+fn l14_each_key_of_a_call_has_a_line_of_its_own() {
+    let mut store = Store::held();
+    let tried =
+        |attempt, under: u8, outcome| AttemptEnd { key: key(under), ..end(&step("a"), attempt, outcome) };
+    store.report(|report| report.results = vec![tried(1, 1, failed(Some(0)))]);
+    let mut journal = store.tables.journal[&uid(1)].clone();
+    let mut add = |fact| {
+        let position = journal.last().unwrap().position.next();
+        journal.push(Entry { position, at: Timestamp(7), fact });
+    };
+    let (by, why) = (Some("ann".to_owned()), Some("v2".to_owned()));
+    add(Fact::Rekeyed(Rekeyed { call: step("a"), input: fingerprint(2), kept: None, by, why }));
+    store.report(|report| {
+        report.results = vec![tried(2, 1, failed(Some(0))), tried(3, 2, ok())];
+    });
+    let later = store.tables.journal[&uid(1)].iter().skip(2).map(|entry| entry.fact.clone());
+    later.collect::<Vec<_>>().into_iter().for_each(&mut add);
+    let mut audit = Audit::new(Run(1));
+    for entry in &journal {
+        audit.read(entry);
+    }
+    let lines: Vec<Line> = audit.lines().collect();
+    assert_eq!(
+        lines.iter().map(said).collect::<Vec<_>>(),
+        [("a", 2, Settled::Replaced), ("a", 1, Settled::Succeeded)]
+    );
+    assert_eq!((lines[0].key, lines[1].key), (key(1), key(2)));
+    let decision = lines[0].decision.as_ref().expect("somebody decided");
+    assert_eq!(
+        (decision.choice, decision.by.as_deref(), decision.at),
+        ("new_key", Some("ann"), Timestamp(7))
+    );
+    assert_eq!(lines[1].decision, None);
 }

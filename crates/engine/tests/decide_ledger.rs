@@ -7,14 +7,17 @@ mod support;
 
 use everstep_engine::{
     Answer, Status, StatusWord, What,
-    decide::{Prepared, Resolution},
+    decide::{Prepared, Rekeying, Resolution, Unparking},
     keep::{keep, unsettled},
     reuse::reuse,
     rows::{EVIDENCE_BYTES, Question, Told, WaitKind},
 };
 use everstep_protocol::{
     Attempt, Call, Class, Epoch, Failure, FailureKind, Millis, Policy, Position, Run, SessionId,
-    journal::{Choice, End, Entry, Fact, Intended, Marks, Outcome, ParkCode, Parked, QuestionId, Withdrawn},
+    journal::{
+        Changed, Choice, End, Entry, Fact, Intended, KeyChoice, Marks, Outcome, ParkCode, Parked, QuestionId,
+        Rekeyed, Withdrawn,
+    },
     message::{AttemptEnd, AttemptOutcome, Intent, LedgerItem, OpenWait, Report, Then},
 };
 use support::*;
@@ -438,7 +441,7 @@ fn l08_only_what_is_parked_is_ended_by_the_answer_to_its_question() {
     let mut store = Store::held();
     store.report(|report| {
         let message = "it does not fit".to_owned();
-        report.then = Then::Park(Parked { code: ParkCode::JournalMismatch, message });
+        report.then = Then::Park(Parked::new(ParkCode::JournalMismatch, message));
     });
     assert_eq!(store.tell(abandon()).answer(), Answer::Done);
     assert_eq!(store.status(), StatusWord::Terminated);
@@ -502,4 +505,97 @@ fn l07_a_restart_does_not_make_an_unknown_call_again_unasked() {
     let back = Withdrawn { call: pay(), attempt: Attempt(1) };
     withdrawn.report(|report| report.ledger = vec![LedgerItem::Withdraw(back)]);
     assert_eq!(unsettled(&withdrawn.tables.journal[&uid(1)], None), None);
+}
+
+fn changed() -> Parked {
+    let changed = Changed { call: pay(), input: fingerprint(2), key: key(1), asked_at: None };
+    Parked { changed: Some(Box::new(changed)), ..Parked::new(ParkCode::InputChanged, "another input") }
+}
+
+fn rekey(id: &str, position: u64, choice: KeyChoice) -> What {
+    let question = QuestionId { run: Run(1), position: Position(position) };
+    let (by, why) = (Some("ann".to_owned()), Some("v2".to_owned()));
+    let rekeying = Rekeying { question, choice: Unparking::Key(choice), by, why };
+    What::Rekey { operation: id.to_owned(), rekeying: Box::new(rekeying) }
+}
+
+fn rekeyed(kept: bool) -> Fact {
+    let (by, why) = (Some("ann".to_owned()), Some("v2".to_owned()));
+    let kept = kept.then(|| key(1));
+    Fact::Rekeyed(Rekeyed { call: pay(), input: fingerprint(2), kept, by, why })
+}
+
+#[test]
+fn p08_a_key_is_chosen_once_and_for_the_question_that_is_open() {
+    let new = |id: &str, position| rekey(id, position, KeyChoice::NewKey);
+    let mut store = Store::held();
+    assert_eq!(store.tell(new("k1", 2)).answer(), Answer::NotParked);
+    store.report(|report| report.then = Then::Park(Parked::new(ParkCode::Poison, "p")));
+    assert_eq!((store.tell(new("k2", 2)).answer(), store.state()), (Answer::NotAsked, "parked"));
+    let mut store = Store::held();
+    store.report(|report| report.then = Then::Park(changed()));
+    assert_eq!((store.tell(new("k0", 7)).answer(), store.state()), (Answer::NotAsked, "parked"));
+    let out = store.tell(new("k1", 2));
+    assert_eq!((out.entries(), store.state()), (vec!["rekeyed"], "ready"));
+    assert_eq!(last(&store), rekeyed(false));
+    assert_eq!(store.tell(new("k1", 2)).answer(), Answer::Done, "the same operation gets its first answer");
+    assert_eq!(store.tell(new("k2", 2)).answer(), Answer::NotParked);
+    // The next question is another one, though it is about the same call.
+    store.tell(What::Claim { session: S1, have: None });
+    store.report(|report| report.then = Then::Park(changed()));
+    assert_eq!(store.tell(new("k3", 2)).answer(), Answer::NotAsked);
+    assert_eq!(store.tell(new("k4", 4)).answer(), Answer::Done);
+}
+
+#[test]
+fn p08_what_else_is_answered_meets_no_other_question_either() {
+    for (choice, end) in [(Unparking::Retry, "ready"), (Unparking::Terminate, "ended")] {
+        let mut store = Store::held();
+        store.report(|report| report.then = Then::Park(changed()));
+        let mut answer = |id: &str, position| {
+            let question = QuestionId { run: Run(1), position: Position(position) };
+            let rekeying = Box::new(Rekeying { question, choice, by: None, why: None });
+            store.tell(What::Rekey { operation: id.to_owned(), rekeying }).answer()
+        };
+        assert_eq!(answer("a", 1), Answer::NotAsked);
+        assert_eq!((answer("b", 2), store.state()), (Answer::Done, end));
+    }
+}
+
+#[test]
+fn p08_a_key_that_was_kept_is_kept_in_every_later_run() {
+    let words = |entries: &[Entry]| entries.iter().map(|entry| entry.fact.word()).collect::<Vec<_>>();
+    let chosen = |choice| {
+        let mut store = Store::held();
+        let tried = end(&pay(), 1, failed(Some(9_000)));
+        store.report(|report| {
+            report.results = vec![tried, end(&step("done"), 1, ok())];
+            report.then = Then::Park(changed());
+        });
+        assert_eq!(store.tell(rekey("k", 4, choice)).answer(), Answer::Done);
+        store
+    };
+    for (choice, whole) in
+        [(KeyChoice::OldKey, vec!["started", "rekeyed"]), (KeyChoice::NewKey, vec!["started"])]
+    {
+        let mut store = chosen(choice);
+        let earlier = store.tables.journal[&uid(1)].clone();
+        for run in ["again", "and again"] {
+            let restart = What::Restart { operation: run.to_owned(), prepared: None };
+            assert_eq!(
+                (store.tell(restart).answer(), words(&store.tables.journal[&uid(1)])),
+                (Answer::Done, whole.clone())
+            );
+        }
+        let reused = reuse(&earlier).unwrap();
+        assert_eq!(words(&reused), [&whole[..], &["reusable"]].concat());
+        let kept = keep(&earlier, &pay()).unwrap();
+        assert_eq!(words(&kept).iter().filter(|word| **word == "rekeyed").count(), whole.len() - 1);
+    }
+    // Chosen and restarted in one batch.
+    let mut store = Store::held();
+    store.report(|report| report.then = Then::Park(changed()));
+    let restart = What::Restart { operation: "r".to_owned(), prepared: None };
+    store.batch(&[on(uid(1), rekey("k", 2, KeyChoice::OldKey)), on(uid(1), restart)]);
+    assert_eq!(words(&store.tables.journal[&uid(1)]), ["started", "rekeyed"]);
 }

@@ -98,6 +98,7 @@ fn word(what: &What) -> &'static str {
         What::Abandon { .. } => "abandon",
         What::Unwritable { .. } => "unwritable",
         What::Retry { .. } => "retry",
+        What::Rekey { .. } => "rekey",
         What::Pause { .. } => "pause",
         What::Resume { .. } => "resume",
         What::Cancel { .. } => "cancel",
@@ -112,7 +113,7 @@ fn word(what: &What) -> &'static str {
 }
 
 /// How many inputs `word` knows.
-const INPUTS: usize = 25;
+const INPUTS: usize = 26;
 
 /// What comes of it: entries written, messages sent, the state afterwards.
 fn outcome(state: &str, what: &What) -> String {
@@ -261,7 +262,7 @@ fn row(what: &What) -> [&'static str; 7] {
         ],
         // The queue of that build has no session, so that nothing is offered.
         // None of them asks anything; see decide_ledger.rs for those that do.
-        "pin" | "resolve" => ["noted"; 7],
+        "pin" | "resolve" | "rekey" => ["noted"; 7],
         "delete" => ["noted", "noted", "noted", "noted", "noted", "noted", "-> gone"],
         other => panic!("no row for {other}"),
     }
@@ -294,6 +295,15 @@ fn inputs() -> Vec<What> {
         What::Abandon { operation: operation(), reason: None },
         What::Unwritable { message: operation() },
         What::Retry { operation: operation() },
+        What::Rekey {
+            operation: operation(),
+            rekeying: Box::new(everstep_engine::decide::Rekeying {
+                question: everstep_protocol::journal::QuestionId { run: Run(1), position: Position(1) },
+                choice: everstep_engine::decide::Unparking::Retry,
+                by: None,
+                why: None,
+            }),
+        },
         What::Pause { operation: operation() },
         What::Resume { operation: operation() },
         What::Cancel { operation: operation(), reason: None, within: Millis(1), rollback: false },

@@ -267,7 +267,7 @@ fn p08_a_remote_step_without_an_outcome_and_with_another_input_parks() {
         let entries = journal(facts);
         run.feed_all(&entries).unwrap();
         let parked = run.replay.next_steps().unwrap_err();
-        assert_eq!(parked.code, ParkCode::InputChanged);
+        assert_eq!((parked.code, &parked.changed), (ParkCode::InputChanged, &None), "no key is chosen");
         assert!(parked.message.contains("step \"r\" #1"), "{parked:?}");
         let position = Position(2 + entries.len() as u64);
         run.feed(&Entry { position, at: NOW, fact: pool(succeeded(&r, 3)) }).unwrap();
@@ -299,6 +299,8 @@ fn p08_attempts_without_an_outcome_and_another_input_park() {
     let parked = run.replay.next_steps().unwrap_err();
     assert_eq!(parked.code, ParkCode::InputChanged);
     assert!(parked.message.contains("step \"a\" #1"));
+    let changed = parked.changed.expect("a person may choose its key");
+    assert_eq!((changed.call, changed.input, changed.key), (step("a"), fingerprint(2), key(1)));
 }
 
 #[test]

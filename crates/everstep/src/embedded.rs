@@ -68,7 +68,7 @@ pub type HookView = everstep_store::HookView;
 /// What an instance waits for, with the question that a person is asked.
 pub type WaitView = everstep_store::WaitView;
 /// Which question of an instance.
-pub use everstep_protocol::journal::QuestionId;
+pub use everstep_protocol::journal::{Changed, KeyChoice, QuestionId};
 /// What the store says of an instance.
 pub type InstanceView = everstep_store::InstanceView;
 

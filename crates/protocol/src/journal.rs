@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 pub use self::size::attempt_bytes;
 pub use self::{
     hooks::{Awaiting, HookOutcome, Received, Registered, Reply, Resuming, TakenOver},
-    ledger::{Choice, Intended, NotAQuestionId, QuestionId, Resolved, Withdrawn},
-    parked::{ParkCode, Parked},
+    ledger::{Choice, Intended, KeyChoice, NotAQuestionId, QuestionId, Rekeyed, Resolved, Withdrawn},
+    parked::{Changed, ParkCode, Parked},
     saga::{COMPENSATIONS_LISTED, Compensated, Compensating, Marks, Reusable, Rollback, Undone, UndoneEnd},
 };
 use crate::{
@@ -88,6 +88,8 @@ pub enum Fact {
     Withdrawn(Withdrawn),
     /// A person has decided about an attempt of which nobody knows what came of it (rule L8).
     Resolved(Resolved),
+    /// A person has decided under which key a step with another input goes on (rule P8).
+    Rekeyed(Rekeyed),
 }
 
 /// A cancel, as the body meets it.
@@ -462,6 +464,7 @@ impl Fact {
             Self::Intended(_) => 40,
             Self::Withdrawn(_) => 41,
             Self::Resolved(_) => 42,
+            Self::Rekeyed(_) => 43,
         }
     }
 
@@ -493,6 +496,7 @@ impl Fact {
             Self::Intended(_) => "intended",
             Self::Withdrawn(_) => "withdrawn",
             Self::Resolved(_) => "resolved",
+            Self::Rekeyed(_) => "rekeyed",
         }
     }
 
@@ -513,6 +517,7 @@ impl Fact {
             Self::Intended(intended) => Some(&intended.call),
             Self::Withdrawn(withdrawn) => Some(&withdrawn.call),
             Self::Resolved(resolved) => Some(&resolved.call),
+            Self::Rekeyed(rekeyed) => Some(&rekeyed.call),
             // What an earlier run called is no call of this one.
             Self::Reusable(_)
             | Self::TakenOver(_)

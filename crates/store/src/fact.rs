@@ -96,6 +96,7 @@ const fn main(fact: &Fact) -> Option<&Payload> {
         | Fact::Rollback(_)
         | Fact::Intended(_)
         | Fact::Withdrawn(_)
+        | Fact::Rekeyed(_)
         | Fact::Retried => None,
     }
 }
@@ -146,6 +147,7 @@ const fn main_mut(fact: &mut Fact) -> Option<&mut Payload> {
         | Fact::Rollback(_)
         | Fact::Intended(_)
         | Fact::Withdrawn(_)
+        | Fact::Rekeyed(_)
         | Fact::Retried => None,
     }
 }
@@ -279,7 +281,7 @@ mod tests {
                 }),
                 false,
             ),
-            (Fact::Parked(Parked { code: ParkCode::Poison, message: "m".to_owned() }), false),
+            (Fact::Parked(Parked::new(ParkCode::Poison, "m".to_owned())), false),
             (Fact::Patched(Patched { call: call(), called_after: Position(9) }), false),
             (Fact::Retried, false),
             (Fact::Continued(text.clone()), true),

@@ -58,6 +58,7 @@ suites! {
         changes_of_one_row_in_one_batch_fold_together,
         a_wake_in_a_batch_goes_to_the_holder,
         a_parked_instance_waits_for_a_person,
+        p08_what_is_asked_about_a_key_and_what_was_decided_are_read_back,
         an_operation_keeps_its_first_answer,
         a_holder_that_dies_leaves_the_instance_ready,
         texts_with_nul_are_taken,

@@ -16,13 +16,14 @@ use tokio_postgres::{Client, NoTls};
 
 /// What of each index a search must name: enough to find few rows, however many an installation has. Where the first column is
 /// a namespace or a workflow, that alone is nearly the whole index.
-const SELECTIVE: [(&str, &[&str]); 36] = [
+const SELECTIVE: [(&str, &[&str]); 37] = [
     ("instance_pkey", &["id"]),
     ("instance_name_pkey", &["namespace", "workflow", "id"]),
     ("message_decision_pkey", &["namespace", "workflow", "app_id", "message_id"]),
     ("message_decision_by_instance", &["id"]),
     ("journal_pkey", &["instance"]),
     ("journal_by_reference", &["reference"]),
+    ("journal_by_key_choice", &["instance"]),
     ("lease_pkey", &["instance"]),
     ("lease_by_session", &["session"]),
     ("ready_pkey", &["instance"]),

@@ -1,8 +1,11 @@
 //! What steps do instead of their own work. A mock stands where the worker runs an attempt, so journal, retries, policies and
 //! timeouts are real.
 
-use everstep_protocol::{CallKind, Failure, InstanceId, Payload, WorkflowName};
-use everstep_sdk::{Error, host::StepInfo};
+use everstep_protocol::{Call, CallKind, Failure, InstanceId, Payload, WorkflowName};
+use everstep_sdk::{
+    Error,
+    host::{InstanceInfo, StepInfo},
+};
 use serde::Serialize;
 
 use crate::KitError;
@@ -45,6 +48,18 @@ impl Mock {
     /// Mocks the compensation of every step of this name (rule P38).
     pub fn compensation(name: impl Into<String>) -> Self {
         Self::of(CallKind::Compensation, name.into())
+    }
+
+    /// Mocks the waits for events of this type, which can only time out: at once and without moving time, unless an event of that
+    /// type is there already. A wait for several types is named after them, such as `approved | rejected`.
+    ///
+    /// ```
+    /// # use everstep_testkit::Mock;
+    /// // The first wait for an approval times out, the second waits.
+    /// let mock = Mock::event("approval").times_out(1);
+    /// ```
+    pub fn event(kind: impl Into<String>) -> Self {
+        Self::of(CallKind::Event, kind.into())
     }
 
     const fn of(kind: CallKind, step: String) -> Self {
@@ -132,21 +147,25 @@ impl Mock {
         if self.turns.is_empty() && self.always.is_none() {
             return Err(problem("it says nothing"));
         }
+        let mut turns = self.turns.iter().map(|(_, turn)| turn).chain(&self.always);
+        if self.kind == CallKind::Event && turns.any(|turn| !matches!(turn, Turn::Hangs)) {
+            return Err(problem("a wait can only time out; events are sent"));
+        }
         everstep_protocol::CallName::new(&self.step).map_err(|error| problem(&error.to_string()))?;
         Ok(())
     }
 
-    /// How well it fits an attempt: the more it says of where it holds, the better. None if it does not fit.
-    fn fits(&self, attempt: &StepInfo) -> Option<u8> {
+    /// How well it fits a call: the more it says of where it holds, the better. None if it does not fit.
+    fn fits(&self, call: &Place<'_>) -> Option<u8> {
         fn part<T: PartialEq + ?Sized>(wanted: Option<&T>, got: &T, weight: u8) -> Option<u8> {
             wanted.map_or(Some(0), |wanted| (wanted == got).then_some(weight))
         }
-        if self.kind != attempt.kind || self.step != attempt.name.as_str() {
+        if self.kind != call.kind || self.step != call.name {
             return None;
         }
-        let instance = part(self.instance.as_deref(), attempt.instance.as_str(), 4)?;
-        let workflow = part(self.workflow.as_deref(), attempt.workflow.as_str(), 2)?;
-        let count = part(self.count.as_ref(), &attempt.count, 1)?;
+        let instance = part(self.instance.as_deref(), call.instance, 4)?;
+        let workflow = part(self.workflow.as_deref(), call.workflow, 2)?;
+        let count = part(self.count.as_ref(), &call.count, 1)?;
         Some(instance + workflow + count)
     }
 
@@ -161,6 +180,15 @@ impl Mock {
         }
         self.always.as_ref()
     }
+}
+
+/// A call, as mocks tell it from others.
+struct Place<'a> {
+    kind: CallKind,
+    name: &'a str,
+    count: u32,
+    workflow: &'a str,
+    instance: &'a str,
 }
 
 /// All mocks of a test.
@@ -191,8 +219,31 @@ impl Mocks {
     }
 
     pub(crate) fn turn(&self, attempt: &StepInfo) -> Option<Turn> {
-        let fitting = self.0.iter().filter_map(|mock| Some((mock.fits(attempt)?, mock)));
-        let (_, best) = fitting.max_by_key(|(fit, _)| *fit)?;
-        best.turn(attempt.attempt.0).cloned()
+        let place = Place {
+            kind: attempt.kind,
+            name: attempt.name.as_str(),
+            count: attempt.count,
+            workflow: attempt.workflow.as_str(),
+            instance: attempt.instance.as_str(),
+        };
+        self.best(&place)?.turn(attempt.attempt.0).cloned()
+    }
+
+    /// Whether this wait for an event is to time out at once. A wait is made once, so that its count says which turn it is.
+    pub(crate) fn times_out(&self, instance: &InstanceInfo, call: &Call) -> bool {
+        let place = Place {
+            kind: call.kind,
+            name: call.name.as_str(),
+            count: call.count,
+            workflow: instance.workflow.as_str(),
+            instance: instance.id.as_str(),
+        };
+        let best = self.best(&place);
+        best.is_some_and(|mock| mock.turn(if mock.count.is_some() { 1 } else { call.count }).is_some())
+    }
+
+    fn best(&self, place: &Place<'_>) -> Option<&Mock> {
+        let fitting = self.0.iter().filter_map(|mock| Some((mock.fits(place)?, mock)));
+        fitting.max_by_key(|(fit, _)| *fit).map(|(_, mock)| mock)
     }
 }

@@ -9,10 +9,13 @@ use std::{
     task::Poll,
 };
 
-use everstep_protocol::{Failure, InstanceId, InstanceUid, Payload, WorkflowName, message::Grant};
+use everstep_protocol::{
+    Call, Failure, InstanceId, InstanceUid, Millis, Payload, WorkflowName,
+    message::{Grant, OpenWait},
+};
 use everstep_sdk::{
     Step,
-    host::{StepFn, StepInfo},
+    host::{InstanceInfo, StepFn, StepInfo},
 };
 use everstep_worker::Interceptor;
 use tokio::time::Instant;
@@ -150,6 +153,14 @@ pub(crate) struct Stage {
 impl Interceptor for Stage {
     fn granted(&self, grant: &Grant) {
         self.board.granted(grant);
+    }
+
+    fn opens(&self, instance: &InstanceInfo, call: &Call, wait: &mut OpenWait) {
+        if let OpenWait::Event { timeout, .. } = wait
+            && self.board.lock().mocks.times_out(instance, call)
+        {
+            *timeout = Millis::ZERO;
+        }
     }
 
     fn attempt(&self, attempt: &StepInfo, run: StepFn) -> StepFn {

@@ -346,7 +346,7 @@ impl Hosted {
         self.throw_away();
         self.told = Told::default();
         let message = format!("the worker failed on this instance, which is a bug of the engine: {message}");
-        self.life = Life::Parked(Parked { code: ParkCode::Broken, message });
+        self.life = Life::Parked(Parked::new(ParkCode::Broken, message));
     }
 
     /// When something is due without anybody telling.

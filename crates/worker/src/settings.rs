@@ -6,8 +6,11 @@ use std::{
     time::Duration,
 };
 
-use everstep_protocol::{BuildName, Namespace, Pool, SessionId, message::Grant};
-use everstep_sdk::host::{StepFn, StepInfo};
+use everstep_protocol::{
+    BuildName, Call, Namespace, Pool, SessionId,
+    message::{Grant, OpenWait},
+};
+use everstep_sdk::host::{InstanceInfo, StepFn, StepInfo};
 use tokio::runtime::Handle;
 
 use crate::{error::Error, metrics::Metrics};
@@ -75,6 +78,9 @@ pub trait Interceptor: fmt::Debug + Send + Sync {
 
     /// What runs for this attempt: `run` itself, something around it, or something else.
     fn attempt(&self, attempt: &StepInfo, run: StepFn) -> StepFn;
+
+    /// A call of an instance is about to wait. Its timeout may be changed, nothing else: the body is compared with what it asked for.
+    fn opens(&self, _instance: &InstanceInfo, _call: &Call, _wait: &mut OpenWait) {}
 }
 
 /// Gives each session of a worker its id, which must be one that no session ever had.

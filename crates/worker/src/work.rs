@@ -260,6 +260,7 @@ impl Work {
             limits: opened.limits,
             linger: self.parts.linger,
             caches: self.parts.cache_bytes > 0,
+            interceptor: self.parts.interceptor.clone(),
             watch: self.parts.watch.clone(),
             metrics: self.parts.metrics.clone(),
             foreign: Arc::new(move |instance, epoch| {

@@ -2,7 +2,7 @@
 
 use everstep_protocol::{
     Attempt, Class, Epoch, Millis, Policy, Position,
-    journal::{Choice, Fact, Intended, Outcome, Resolved, Withdrawn},
+    journal::{Choice, Fact, Intended, Outcome, Rekeyed, Resolved, Withdrawn},
 };
 
 use super::{
@@ -34,6 +34,19 @@ impl Line {
                 call: need("call", self.call)?,
                 attempt: Attempt(need("attempt", self.attempt)?),
             }),
+            "rekeyed" => {
+                let key =
+                    self.key.map(|key| key.parse().map_err(|error| format!("key: {error}"))).transpose()?;
+                let kept = match &*need("choice", self.choice)? {
+                    "old_key" => Some(need("key", key)?),
+                    "new_key" => None,
+                    other => return Err(format!("choice: {other:?} is not known")),
+                };
+                let input = digits("fingerprint", &need("fingerprint", self.fingerprint)?)?;
+                let (call, input) =
+                    (need("call", self.call)?, everstep_protocol::Fingerprint::from_bytes(input));
+                Fact::Rekeyed(Rekeyed { call, input, kept, by: self.by, why: self.why })
+            }
             _ => {
                 let choice = match need("choice", self.choice.as_deref())? {
                     "done" => Choice::Done(self.output()?),

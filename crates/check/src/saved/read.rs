@@ -64,10 +64,7 @@ impl Line {
                 session: need("session", self.session)?,
                 progress: Vec::new(),
             }),
-            "parked" => Fact::Parked(Parked {
-                code: need("code", self.code)?,
-                message: self.message.unwrap_or_default(),
-            }),
+            "parked" => Fact::Parked(Parked::new(need("code", self.code)?, self.message.unwrap_or_default())),
             "retried" => Fact::Retried,
             "continued" => Fact::Continued(payload(&need("input", self.input)?)?),
             "returned" => {
@@ -75,7 +72,7 @@ impl Line {
             }
             "registered" | "received" | "taken_over" => self.of_hook()?,
             "compensating" | "compensated" | "rollback" | "reusable" => self.of_saga()?,
-            "intended" | "withdrawn" | "resolved" => self.of_ledger()?,
+            "intended" | "withdrawn" | "resolved" | "rekeyed" => self.of_ledger()?,
             "ended" => Fact::Ended(self.ended()?),
             other => return Err(format!("kind: {other:?} is not known")),
         })

@@ -62,6 +62,14 @@ impl Line {
             Fact::Intended(intended) => line.of_intended(intended),
             Fact::Withdrawn(withdrawn) => Self { attempt: Some(withdrawn.attempt.0), ..line },
             Fact::Resolved(resolved) => line.of_resolved(resolved),
+            Fact::Rekeyed(rekeyed) => Self {
+                fingerprint: Some(rekeyed.input.to_string()),
+                key: rekeyed.kept.map(|key| key.to_string()),
+                choice: Some(rekeyed.choice().word().to_owned()),
+                by: rekeyed.by.clone(),
+                why: rekeyed.why.clone(),
+                ..line
+            },
         }
     }
 

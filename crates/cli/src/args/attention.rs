@@ -82,7 +82,8 @@ pub struct ResolveAllArgs {
 /// How a question is answered.
 #[derive(Debug, Args)]
 pub struct AnswerArgs {
-    /// The answer. About a call: done, again or fail. About a parked instance: retry or terminate
+    /// The answer. About a call: done, again or fail. About a parked instance: retry or terminate;
+    /// `old_key` or `new_key` if it is parked for a step's other input
     pub choice: String,
     /// With done: the output of the call: JSON text, @FILE, or - for standard input; null if absent
     #[arg(long, value_name = "JSON|@FILE|-")]

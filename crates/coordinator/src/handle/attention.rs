@@ -1,6 +1,10 @@
 //! Questions about attempts of which nobody knows whether they took effect: answered by a person (rule L8).
 
-use everstep_engine::{Answer, Input, What, decide::Resolution, start::NameKey};
+use everstep_engine::{
+    Answer, Input, What,
+    decide::{Rekeying, Resolution},
+    start::NameKey,
+};
 use everstep_protocol::{
     Call, InstanceUid, Position, Run,
     journal::{Choice, Entry, Fact, Outcome, QuestionId, Resolved},
@@ -63,6 +67,17 @@ impl Handle {
         reason: Option<String>,
     ) -> Result<Answer, Error> {
         self.on("end a parked instance", name, What::Abandon { operation, reason }).await
+    }
+
+    /// Lets an instance that is parked for a step's other input go on, under the key that somebody chose (rule P8).
+    pub async fn rekey(
+        &self,
+        name: &NameKey,
+        operation: String,
+        rekeying: Rekeying,
+    ) -> Result<Answer, Error> {
+        let rekeying = Box::new(rekeying);
+        self.on("choose a step's key", name, What::Rekey { operation, rekeying }).await
     }
 
     /// The call that an entry asks about; none if it asks nothing.

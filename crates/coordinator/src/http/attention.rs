@@ -8,13 +8,14 @@ use axum::{
     response::Response,
 };
 use everstep_engine::{
+    decide::{Rekeying, Unparking},
     rows::{Evidence, Question, Told},
     start::NameKey,
     transition::Operation as Kind,
 };
 use everstep_protocol::{
     Call, Failure, FailureKind, InstanceId, Millis, Namespace, Payload, Run, Timestamp, WorkflowName,
-    journal::{Choice, ParkCode, Parked, QuestionId},
+    journal::{Choice, KeyChoice, ParkCode, Parked, QuestionId},
 };
 use everstep_store::{
     AskedView, AttentionFilter, AttentionMark, AttentionView, InstanceView, UNKNOWN_OUTCOME,
@@ -35,6 +36,7 @@ const PAGE_DEFAULT: u32 = 50;
 const PAGE_MAX: u32 = 200;
 /// Under what the question of a parked instance is asked.
 const PARKED: &str = "parked";
+const RETRY_SAYS_NOTHING: &str = "by and why are refused with retry, whose entry has neither";
 /// The longest name of who decides, in characters.
 const BY_CHARS_MAX: usize = 200;
 
@@ -103,8 +105,21 @@ impl Item {
         }
     }
 
-    fn parked(name: &NameKey, since: Timestamp, parked: &Parked) -> Self {
-        Self { kind: parked.code.word(), message: parked.message.clone(), ..Self::new(name, since) }
+    fn parked(name: &NameKey, run: Run, since: Timestamp, parked: &Parked) -> Self {
+        let asked = Self::new(name, since);
+        let asked = Self { kind: parked.code.word(), message: parked.message.clone(), ..asked };
+        let Some((changed, position)) =
+            parked.changed.as_ref().and_then(|changed| Some((changed, changed.asked_at?)))
+        else {
+            return asked;
+        };
+        Self {
+            question: QuestionId { run, position }.to_string(),
+            choices: &["old_key", "new_key", "retry", "terminate"],
+            call: Some(CallView::from(&changed.call)),
+            key: Some(changed.key.to_string()),
+            ..asked
+        }
     }
 
     fn unknown(name: &NameKey, run: Run, since: Timestamp, (call, question): (&Call, &Question)) -> Self {
@@ -152,7 +167,7 @@ impl EvidenceView {
 impl From<AttentionView> for Item {
     fn from(view: AttentionView) -> Self {
         match &view.asked {
-            AskedView::Parked(parked) => Self::parked(&view.name, view.since, parked),
+            AskedView::Parked(parked) => Self::parked(&view.name, view.run, view.since, parked),
             AskedView::Unknown(call, question) => {
                 Self::unknown(&view.name, view.run, view.since, (call, question))
             }
@@ -170,7 +185,7 @@ pub(super) fn of_calls(view: &InstanceView) -> Vec<Item> {
 /// What is asked about an instance and its calls.
 fn all_of(view: &InstanceView) -> Vec<Item> {
     let name = name_of(view);
-    let parked = view.parked.as_ref().map(|(since, parked)| Item::parked(&name, *since, parked));
+    let parked = view.parked.as_ref().map(|(since, parked)| Item::parked(&name, view.run, *since, parked));
     parked.into_iter().chain(of_calls(view)).collect()
 }
 
@@ -289,7 +304,11 @@ pub(super) async fn get(
 ) -> Result<Json<Item>, Refusal> {
     let view = handle.store().instance(&name).await?.ok_or_else(|| not_found(&name))?;
     let wanted = question.map_or(PARKED.to_owned(), |question| question.to_string());
-    let item = all_of(&view).into_iter().find(|item| item.question == wanted);
+    let is_it = |item: &Item| match question {
+        Some(_) => item.question == wanted,
+        None => item.kind != UNKNOWN_OUTCOME,
+    };
+    let item = all_of(&view).into_iter().find(is_it);
     item.map(Json).ok_or(Refusal::NoQuestion(wanted))
 }
 
@@ -336,6 +355,9 @@ pub(super) async fn resolve(
 ) -> Result<Response, Refusal> {
     let body: ResolveBody<'_> = body.read()?;
     let Some(question) = question else { return unpark(&handle, &name, operation, body).await };
+    if let Some(choice) = unparking(body.choice.as_deref()) {
+        return rekey(&handle, &name, operation, rekeying(question, choice, body)?).await;
+    }
     let decision = decision(body)?;
     let answer = handle.resolve(name.clone(), operation, question, decision).await;
     let answer = answer.map_err(|error| match error {
@@ -358,18 +380,13 @@ async fn unpark(
     body: ResolveBody<'_>,
 ) -> Result<Response, Refusal> {
     if body.output.is_some() || body.message.is_some() {
-        let detail =
-            "output and message are refused, the question of a parked instance takes retry or terminate";
+        let detail = "output and message are refused, they are no part of an answer about a parked instance";
         return Err(Refusal::Body(detail.to_owned()));
     }
     if body.choice.as_deref() == Some("retry") && (body.by.is_some() || body.why.is_some()) {
-        return Err(Refusal::Body("by and why are refused with retry, whose entry has neither".to_owned()));
+        return Err(Refusal::Body(RETRY_SAYS_NOTHING.to_owned()));
     }
-    let reason = match (body.by, body.why) {
-        (Some(by), Some(why)) => Some(format!("{by}: {why}")),
-        (by, why) => by.or(why),
-    };
-    let reason = checked(reason)?;
+    let reason = checked(reason(body.by.as_deref(), body.why))?;
     match body.choice.as_deref() {
         Some("retry") => {
             let answer = handle.retry(name.clone(), operation).await?;
@@ -379,8 +396,67 @@ async fn unpark(
             let answer = handle.abandon(name, operation, reason).await?;
             answered(handle, Kind::Terminate, name, answer).await
         }
-        other => Err(unknown_choice(other, "retry or terminate")),
+        other => Err(unknown_choice(
+            other,
+            "retry or terminate; old_key and new_key answer the question about the step",
+        )),
     }
+}
+
+fn unparking(word: Option<&str>) -> Option<Unparking> {
+    Some(match word? {
+        "old_key" => Unparking::Key(KeyChoice::OldKey),
+        "new_key" => Unparking::Key(KeyChoice::NewKey),
+        "retry" => Unparking::Retry,
+        "terminate" => Unparking::Terminate,
+        _ => return None,
+    })
+}
+
+fn rekeying(question: QuestionId, choice: Unparking, body: ResolveBody<'_>) -> Result<Rekeying, Refusal> {
+    if body.output.is_some() || body.message.is_some() {
+        let detail = "output and message are refused, they are no part of an answer about a step's key";
+        return Err(Refusal::Body(detail.to_owned()));
+    }
+    if choice == Unparking::Retry && (body.by.is_some() || body.why.is_some()) {
+        return Err(Refusal::Body(RETRY_SAYS_NOTHING.to_owned()));
+    }
+    let (by, why) = (signed(body.by)?, checked(body.why)?);
+    let why = if choice == Unparking::Terminate { checked(reason(by.as_deref(), why))? } else { why };
+    Ok(Rekeying { question, choice, by, why })
+}
+
+/// Why an instance ends, and who says so, in one text.
+fn reason(by: Option<&str>, why: Option<String>) -> Option<String> {
+    match (by, why) {
+        (Some(by), Some(why)) => Some(format!("{by}: {why}")),
+        (by, why) => by.map(str::to_owned).or(why),
+    }
+}
+
+/// Answers what is asked about a step whose input has changed (rule P8).
+async fn rekey(
+    handle: &Handle,
+    name: &NameKey,
+    operation: String,
+    rekeying: Rekeying,
+) -> Result<Response, Refusal> {
+    let kind = if rekeying.choice == Unparking::Terminate { Kind::Terminate } else { Kind::Retry };
+    match handle.rekey(name, operation, rekeying).await? {
+        everstep_engine::Answer::NotAsked | everstep_engine::Answer::NotParked => {
+            let reason = "it does not ask, or no longer, what is to become of a step whose input has changed";
+            Err(Refusal::NotAsked(reason.to_owned()))
+        }
+        answer => answered(handle, kind, name, answer).await,
+    }
+}
+
+/// Who decides, if it is said.
+fn signed(by: Option<String>) -> Result<Option<String>, Refusal> {
+    if by.as_ref().is_some_and(|by| by.chars().count() > BY_CHARS_MAX) {
+        return Err(Refusal::Body(format!("by is longer than {BY_CHARS_MAX} characters")));
+    }
+    Ok(by)
 }
 
 fn unknown_choice(choice: Option<&str>, choices: &str) -> Refusal {
@@ -392,9 +468,7 @@ fn unknown_choice(choice: Option<&str>, choices: &str) -> Refusal {
 
 fn decision(body: ResolveBody<'_>) -> Result<Decision, Refusal> {
     let ResolveBody { choice, output, message, by, why } = body;
-    if by.as_ref().is_some_and(|by| by.chars().count() > BY_CHARS_MAX) {
-        return Err(Refusal::Body(format!("by is longer than {BY_CHARS_MAX} characters")));
-    }
+    let by = signed(by)?;
     let why = checked(why)?;
     let word = choice.as_deref();
     if output.is_some() && word != Some("done") {

@@ -295,6 +295,14 @@ impl From<Entry> for EntryView {
                 ..start
             },
             Fact::Fired { .. } | Fact::Retried => start,
+            Fact::Rekeyed(rekeyed) => Self {
+                choice: Some(rekeyed.choice().word()),
+                fingerprint: Some(rekeyed.input.to_string()),
+                key: rekeyed.kept.map(|key| key.to_string()),
+                by: rekeyed.by,
+                why: rekeyed.why,
+                ..start
+            },
             Fact::Patched(patched) => Self { called_after: Some(patched.called_after.0), ..start },
             Fact::Cancelled(cancelled) => Self {
                 message: cancelled.reason,

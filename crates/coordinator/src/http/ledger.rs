@@ -100,7 +100,7 @@ pub(super) async fn of_instance(
     // A page is as long as what was read, whatever of it is a step and asked for.
     let last = calls.last().filter(|_| calls.len() == limit as usize);
     let next = last.and_then(|call| call.entries.first()).map(|entry| entry.position.0);
-    let mut lines = lines(calls);
+    let mut lines = lines(calls, None);
     if let Some(step) = query.step {
         lines.retain(|(_, line)| line.call.name.as_str() == step);
     }
@@ -132,7 +132,7 @@ pub(super) async fn search(
     };
     let calls = handle.store().ledger(&search, limit).await?;
     let truncated = calls.len() == limit as usize;
-    let lines = lines(calls);
+    let lines = lines(calls, Some(&search));
     Ok(Json(Page { entries: lines.iter().map(EntryView::from).collect(), next: None, truncated }))
 }
 
@@ -145,16 +145,22 @@ fn since(text: &str) -> Result<Since, String> {
     read.map(Since::At).map_err(|error| format!("{error}, or a duration before now such as \"7 days\""))
 }
 
-/// One line a call, with the instance that made it. A restart from a step copies what it keeps: that is in its last run only.
-fn lines(calls: Vec<LedgerCall>) -> Vec<(LedgerCall, Line)> {
+/// The lines of these calls, one a key, each with the instance that made it; of a search only those that it is about. A restart from
+/// a step copies what it keeps: that is in its last run only.
+fn lines(calls: Vec<LedgerCall>, search: Option<&LedgerSearch>) -> Vec<(LedgerCall, Line)> {
+    let is_meant = |line: &Line| match search {
+        Some(LedgerSearch::Key { key, .. }) => line.key == *key,
+        // Of a call that an attempt gave another name later all is shown.
+        Some(LedgerSearch::Reference(..) | LedgerSearch::Instance(..)) | None => true,
+    };
     let read = |call: LedgerCall| {
         let mut audit = Audit::new(call.run);
         call.entries.iter().for_each(|entry| audit.read(entry));
-        let line = audit.lines().next();
-        line.map(|line| (call, line))
+        let of = LedgerCall { entries: Vec::new(), ..call };
+        audit.lines().filter(is_meant).map(move |line| (of.clone(), line)).collect::<Vec<_>>()
     };
     let mut lines: Vec<(LedgerCall, Line)> = Vec::new();
-    for (of, line) in calls.into_iter().filter_map(read) {
+    for (of, line) in calls.into_iter().flat_map(read) {
         let is_copied = |(known, copied): &(LedgerCall, Line)| {
             (&known.name, &copied.call, copied.key, copied.since)
                 == (&of.name, &line.call, line.key, line.since)

@@ -463,8 +463,7 @@ mod tests {
 
     #[test]
     fn p28_a_parked_instance_asks_its_question() {
-        let parked =
-            Parked { code: ParkCode::JournalMismatch, message: "entry 3 is step \"a\" #1".to_owned() };
+        let parked = Parked::new(ParkCode::JournalMismatch, "entry 3 is step \"a\" #1".to_owned());
         let shown =
             json(InstanceView { parked: Some((Timestamp(0), parked)), ..view(StatusWord::Attention) });
         assert_eq!(shown["attention"]["code"], "journal_mismatch");

@@ -57,7 +57,7 @@ mod tests {
         let broker = Arc::new(MemoryBroker::new().connection());
         let (shared, _ends) =
             Shared::new(store, broker, Settings::default(), Incarnation(1), Arc::new(crate::SystemChance));
-        let why = Parked { code: ParkCode::Poison, message: "dead".to_owned() };
+        let why = Parked::new(ParkCode::Poison, "dead".to_owned());
         let parked = vec![(InstanceUid::generate(), Timestamp(1), why)];
         let writes = Writes { parked, ..Writes::default() };
         shared.store.transact(Needs::default(), Box::new(|_| writes)).await.expect("it is written");

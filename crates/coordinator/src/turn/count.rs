@@ -80,6 +80,10 @@ impl Counts {
                     self.ones.extend(metrics.decided.of_word(resolved.choice.word()));
                     continue;
                 }
+                Fact::Rekeyed(rekeyed) => {
+                    self.ones.extend(metrics.decided.of_word(rekeyed.choice().word()));
+                    continue;
+                }
                 Fact::Retried => {
                     self.ones.extend(metrics.decided.of_word("retry"));
                     continue;

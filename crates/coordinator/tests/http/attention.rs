@@ -12,11 +12,11 @@ use everstep_engine::{
 use everstep_protocol::{
     Attempt, Call, CallKind, CallName, Class, Epoch, Failure, FailureKind, Fingerprint, InstanceUid, Millis,
     Payload, Policy, Position, SessionId, StepKey,
-    journal::{Marks, ParkCode, Parked},
+    journal::{Changed, Marks, ParkCode, Parked},
     message::{AttemptEnd, AttemptOutcome, Report, Then},
 };
 use everstep_store::Store;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     INSTANCES,
@@ -146,7 +146,7 @@ async fn l08_a_question_is_listed_shown_and_answered_once() {
 #[tokio::test]
 async fn l08_what_is_parked_is_in_the_same_list_with_choices_of_its_own() {
     let rig = Rig::new().await;
-    let why = Parked { code: ParkCode::BodyPanicked, message: "it panicked".to_owned() };
+    let why = Parked::new(ParkCode::BodyPanicked, "it panicked".to_owned());
     reported(&rig, "o-1", Vec::new(), Then::Park(why)).await;
     let list = rig.get("/v1/default/attention?kind=body_panicked").await.json();
     let item = &list["questions"][0];
@@ -247,4 +247,50 @@ async fn l14_an_auditor_reads_what_an_instance_did_and_finds_it_by_key_and_refer
     }
     rig.get("/v1/default/ledger?reference=").await.problem(400, "name");
     rig.get(&format!("{INSTANCES}/o-2/ledger")).await.problem(404, "not_found");
+}
+
+#[tokio::test]
+async fn p08_the_key_under_which_another_input_goes_on_is_chosen_where_everything_is_answered() {
+    let rig = Rig::new().await;
+    let parked = |code| Parked::new(code, "the code gives it another input");
+    let call = Call { kind: CallKind::Step, name: "pay".parse().unwrap(), count: 1 };
+    let (input, key) = (Fingerprint::from_bytes([2; 32]), "01".repeat(32).parse::<StepKey>().unwrap());
+    let changed = Changed { call, input, key, asked_at: None };
+    let asks = Parked { changed: Some(Box::new(changed)), ..parked(ParkCode::InputChanged) };
+    reported(&rig, "o-1", Vec::new(), Then::Park(asks)).await;
+    reported(&rig, "o-2", Vec::new(), Then::Park(parked(ParkCode::InputChanged))).await;
+    let list = rig.get("/v1/default/attention?kind=input_changed").await.json();
+    let asked = |at: usize| {
+        let question = &list["questions"][at];
+        (question["question"].clone(), question["choices"].clone(), question["call"]["name"].clone())
+    };
+    assert_eq!(asked(0), (json!("1.2"), json!(["old_key", "new_key", "retry", "terminate"]), json!("pay")));
+    assert_eq!(asked(1), (json!("parked"), json!(["retry", "terminate"]), Value::Null), "of a remote step");
+    assert_eq!(list["questions"][0]["key"], json!(key.to_string()));
+    let one = rig.get(&format!("{INSTANCES}/o-1/attention/1.2")).await.json();
+    assert_eq!(one, rig.get(&format!("{INSTANCES}/o-1/attention/parked")).await.json(), "the same question");
+
+    let new_key = r#"{"choice":"new_key","by":"ann","why":"v2"}"#;
+    for (instance, question) in [("o-2", "1.2"), ("o-1", "1.1"), ("o-1", "2.2")] {
+        let detail = resolve(&rig, instance, question, "k0", new_key).await.problem(409, "not_asked");
+        assert!(detail.contains("a step whose input has changed"), "{detail}");
+    }
+    let detail = resolve(&rig, "o-1", "parked", "k0", new_key).await.problem(400, "body");
+    assert!(detail.contains("old_key and new_key answer the question about the step"), "{detail}");
+    let detail = resolve(&rig, "o-1", "1.1", "k0", r#"{"choice":"retry"}"#).await.problem(409, "not_asked");
+    assert!(detail.contains("a step whose input has changed"), "{detail}");
+    let with_output = r#"{"choice":"old_key","output":1}"#;
+    let detail = resolve(&rig, "o-1", "1.2", "k0", with_output).await.problem(400, "body");
+    assert!(detail.contains("no part of an answer about a step's key"), "{detail}");
+    for _ in 0..2 {
+        let answer = resolve(&rig, "o-1", "1.2", "k1", new_key).await;
+        assert_eq!((answer.status, &answer.json()["status"]), (200, &json!("queued")), "{}", answer.body);
+    }
+    let journal = rig.get(&format!("{INSTANCES}/o-1/journal")).await.json();
+    let entry = &journal["entries"][2];
+    assert_eq!(
+        (&entry["kind"], &entry["choice"], &entry["by"], &entry["why"], &entry["call"]["name"]),
+        (&json!("rekeyed"), &json!("new_key"), &json!("ann"), &json!("v2"), &json!("pay"))
+    );
+    assert_eq!((&entry["fingerprint"], &entry["key"]), (&json!(input.to_string()), &Value::Null));
 }

@@ -2,11 +2,14 @@
 //! it came.
 
 use everstep_protocol::{
-    journal::{End, Fact, ParkCode, Parked},
+    journal::{End, Fact, KeyChoice, ParkCode, Parked, QuestionId, Rekeyed},
     message::{CoordinatorItem, FenceReason},
 };
 
-use super::Draft;
+use super::{
+    Draft,
+    question::{Rekeying, Unparking},
+};
 use crate::{
     effect::{Answer, Change, Effect},
     head::Status,
@@ -50,13 +53,41 @@ pub(super) fn end_now(draft: &mut Draft<'_>, reason: Option<String>) {
 
 /// Lets a parked instance go on (rule P41).
 pub(super) fn retry(draft: &mut Draft<'_>, operation: &str) -> Answer {
-    gated(draft, Operation::Retry, operation, |draft| {
-        draft.append(Fact::Retried);
-        draft.head.deaths = 0;
-        draft.changes.push(Change::ParkEnd);
-        draft.make_runnable();
-        Answer::Done
+    gated(draft, Operation::Retry, operation, |draft| go_on(draft, Fact::Retried))
+}
+
+/// Answers what is asked of an instance that is parked for a step's other input (rule P8).
+pub(super) fn rekey(draft: &mut Draft<'_>, operation: &str, rekeying: &Rekeying) -> Answer {
+    let Rekeying { question: QuestionId { run, position }, choice, by, why } = rekeying;
+    let ends = *choice == Unparking::Terminate;
+    gated(draft, if ends { Operation::Terminate } else { Operation::Retry }, operation, |draft| {
+        let parked = draft.context.rows.parked.get(&draft.uid()).filter(|_| *run == draft.head.run);
+        let changed = parked.and_then(|parked| parked.changed.as_ref());
+        let Some(changed) = changed.filter(|changed| changed.asked_at == Some(*position)) else {
+            return Answer::NotAsked;
+        };
+        let rekeyed = |kept| {
+            let (call, input, by, why) = (changed.call.clone(), changed.input, by.clone(), why.clone());
+            Fact::Rekeyed(Rekeyed { call, input, kept, by, why })
+        };
+        match choice {
+            Unparking::Key(KeyChoice::OldKey) => go_on(draft, rekeyed(Some(changed.key))),
+            Unparking::Key(KeyChoice::NewKey) => go_on(draft, rekeyed(None)),
+            Unparking::Retry => go_on(draft, Fact::Retried),
+            Unparking::Terminate => {
+                end_now(draft, why.clone());
+                Answer::Done
+            }
+        }
     })
+}
+
+fn go_on(draft: &mut Draft<'_>, said: Fact) -> Answer {
+    draft.append(said);
+    draft.head.deaths = 0;
+    draft.changes.push(Change::ParkEnd);
+    draft.make_runnable();
+    Answer::Done
 }
 
 /// Every operation goes through here: repeated, it gets its first answer (rule W4); where the table of transitions refuses it,
@@ -98,7 +129,7 @@ pub(super) fn unwritable(draft: &mut Draft<'_>, message: &str) -> Answer {
     }
     draft.changes.push(Change::LeaseEnd(Subject::INSTANCE));
     draft.changes.push(Change::ReadyEnd(Subject::INSTANCE));
-    draft.park(Parked { code: ParkCode::Broken, message: format!("the store refused a decision: {message}") })
+    draft.park(Parked::new(ParkCode::Broken, format!("the store refused a decision: {message}")))
 }
 
 pub(super) fn first_answer(draft: &Draft<'_>, operation: &str) -> Option<Answer> {

@@ -77,10 +77,8 @@ pub(super) fn ended(draft: &mut Draft<'_>, epoch: Option<Epoch>, loss: Lost) -> 
         draft.head.deaths = draft.head.deaths.saturating_add(1);
         if draft.head.deaths >= draft.context.deaths_max {
             let deaths = draft.head.deaths;
-            return draft.park(Parked {
-                code: ParkCode::Poison,
-                message: format!("its holders died {deaths} times in a row without progress"),
-            });
+            let message = format!("its holders died {deaths} times in a row without progress");
+            return draft.park(Parked::new(ParkCode::Poison, message));
         }
     }
     if !everstep_protocol::planted("lost_forgotten") {
@@ -104,8 +102,11 @@ impl Draft<'_> {
     }
 
     /// The instance is parked by an entry that is appended already. A pause is over: what goes on next is a person's decision.
-    pub(super) fn parked(&mut self, parked: Parked) {
+    pub(super) fn parked(&mut self, mut parked: Parked) {
         self.lift_pause();
+        if let Some(changed) = &mut parked.changed {
+            changed.asked_at = Some(self.head.position);
+        }
         self.changes.push(Change::Park(parked));
     }
 }

@@ -3,7 +3,7 @@
 
 use everstep_protocol::{
     BuildName, Call, CallHash, Class, SessionId,
-    journal::{Attempted, Choice, Entry, Fact, Outcome, QuestionId, Resolved},
+    journal::{Attempted, Choice, Entry, Fact, KeyChoice, Outcome, QuestionId, Resolved},
     message::{AttemptOutcome, Report},
 };
 
@@ -26,6 +26,30 @@ pub struct Resolution {
     pub by: Option<String>,
     /// Why.
     pub why: Option<String>,
+}
+
+/// What a person has decided about a step whose input has changed (rule P8).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rekeying {
+    /// Which question.
+    pub question: QuestionId,
+    /// The decision.
+    pub choice: Unparking,
+    /// Who decided.
+    pub by: Option<String>,
+    /// Why.
+    pub why: Option<String>,
+}
+
+/// What becomes of an instance that is parked for a step whose input has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unparking {
+    /// It goes on under this key.
+    Key(KeyChoice),
+    /// It goes on as it is: with the first input, or parked again.
+    Retry,
+    /// It ends.
+    Terminate,
 }
 
 /// Whether an attempt asks a person.

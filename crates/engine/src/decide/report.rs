@@ -173,7 +173,7 @@ fn refuse(draft: &mut Draft<'_>, session: SessionId, report: &Report, what: &str
     let item = CoordinatorItem::Fence { instance: draft.uid(), epoch: report.epoch, why };
     draft.effects.push(Effect::Item(session, item));
     draft.changes.push(Change::LeaseEnd(Subject::INSTANCE));
-    draft.park(Parked { code: ParkCode::Broken, message: format!("{what}; the report was not taken") })
+    draft.park(Parked::new(ParkCode::Broken, format!("{what}; the report was not taken")))
 }
 
 /// A fold holds only at the position that it expects (rule W36), and for the outcome that it expects; a suspend only if the
@@ -299,6 +299,7 @@ fn open_waits(draft: &mut Draft<'_>, entry: &Entry, report: &Report) {
         | Fact::Lost(_)
         | Fact::Parked(_)
         | Fact::Retried
+        | Fact::Rekeyed(_)
         | Fact::Cancelled(_)
         | Fact::Continued(_)
         | Fact::Ended(_)
@@ -339,10 +340,8 @@ fn suspend(draft: &mut Draft<'_>) -> Answer {
     if draft.head.waits > 0 {
         return Answer::Taken;
     }
-    draft.park(Parked {
-        code: ParkCode::NothingToWaitFor,
-        message: "the body waits, but for nothing that could wake it".to_owned(),
-    })
+    let message = "the body waits, but for nothing that could wake it";
+    draft.park(Parked::new(ParkCode::NothingToWaitFor, message))
 }
 
 impl Draft<'_> {

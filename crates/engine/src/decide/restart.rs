@@ -11,6 +11,7 @@ use crate::{
     effect::{Answer, Change, Effect},
     head::Status,
     letter::Said,
+    reuse::kept_keys,
     transition::Operation,
 };
 
@@ -53,6 +54,10 @@ pub(super) fn restart(draft: &mut Draft<'_>, operation: &str, prepared: Option<&
             draft.attributes_of(&started.attributes);
             // The seed too: what the code draws goes into inputs, and these into the keys of its steps.
             draft.append(Fact::Started(started));
+            let decided = draft.context.rows.keys.get(&draft.uid()).map_or(&[][..], Vec::as_slice);
+            for entry in kept_keys(decided) {
+                draft.copy(entry);
+            }
         }
         draft.make_runnable();
         Answer::Done

@@ -87,6 +87,7 @@ impl Replay {
             | Fact::Lost(_)
             | Fact::Parked(_)
             | Fact::Retried
+            | Fact::Rekeyed(_)
             | Fact::Continued(_)
             | Fact::Compensating(_)
             | Fact::Compensated(_)
@@ -120,15 +121,17 @@ impl Replay {
             return Err(mismatch(entry, &format!("the code calls {} as {}", attempted.call, made.asked)));
         };
         // What a remote step was given was compared when it was opened: its attempts bear the builds of the pool.
-        let changed = if made.state == State::Waiting {
+        let changed = if made.state == State::Waiting || made.is_before_decision(attempted.attempt) {
             made.input_changed
         } else {
             is_changed(entry, &attempted.call, (input, &build), (attempted.input, Some(&attempted.build)))?
         };
         made.attempt = made.attempt.max(attempted.attempt.next());
-        made.losses.retain(|lost| *lost > attempted.attempt);
-        made.pinned.get_or_insert((attempted.key, attempted.policy));
-        made.first_at.get_or_insert(attempted.started_at);
+        made.losses.retain(|(lost, _)| *lost > attempted.attempt);
+        made.pin(attempted.attempt, (attempted.key, attempted.policy), attempted.input);
+        if !made.is_before_decision(attempted.attempt) {
+            made.first_at.get_or_insert(attempted.started_at);
+        }
         if made.intent.as_ref().is_some_and(|intent| intent.is_of(attempted.attempt)) {
             made.intent = None;
         }
@@ -331,7 +334,8 @@ impl Replay {
                 && !is_reused(made)
         });
         for made in running.take((lost.slots as usize).saturating_sub(intended)) {
-            made.losses.push(made.attempt);
+            let input = made.recorded.filter(|_| made.input_changed);
+            made.losses.push((made.attempt, input));
             made.attempt = made.attempt.next();
         }
     }

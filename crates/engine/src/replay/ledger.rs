@@ -5,11 +5,11 @@ use std::collections::{BTreeSet, HashSet};
 
 use everstep_protocol::{
     Attempt, Call, Class, Epoch, SessionId,
-    journal::{Choice, Entry, Intended, Parked, Resolved, Withdrawn},
+    journal::{Choice, Entry, Intended, Parked, Rekeyed, Resolved, Withdrawn},
 };
 
 use super::{
-    Asked, Fed, Next, Replay,
+    Asked, Fed, Next, Replay, Start,
     made::{Made, State},
     trouble::{is_changed, mismatch},
 };
@@ -39,6 +39,10 @@ pub(super) struct Intent {
 impl Intent {
     pub(super) fn is_of_session(&self, session: SessionId) -> bool {
         self.intended.session == session
+    }
+
+    pub(super) fn attempt(&self) -> Attempt {
+        self.intended.attempt
     }
 
     pub(super) fn is_of(&self, attempt: Attempt) -> bool {
@@ -122,7 +126,7 @@ impl Replay {
         };
         let recorded = (intended.input, Some(&intended.build));
         made.input_changed = is_changed(entry, &intended.call, (input, &build), recorded)?;
-        made.pinned.get_or_insert((intended.key, intended.policy));
+        made.pin(intended.attempt, (intended.key, intended.policy), intended.input);
         made.attempt = made.attempt.max(intended.attempt);
         made.intent = Some(intent);
         made.state = State::Ready;
@@ -138,6 +142,8 @@ impl Replay {
             return Err(mismatch(entry, &format!("no attempt of {} was to begin", withdrawn.call)));
         }
         made.intent = None;
+        // Its number is free again, for an attempt that begins after what a person has decided.
+        made.decided_at = made.decided_at.map(|from| from.min(withdrawn.attempt));
         made.state = State::Ready;
         self.ready.insert(number);
         Ok(Fed::Nothing)
@@ -168,6 +174,21 @@ impl Replay {
     }
 }
 
+impl Replay {
+    /// A person has decided under which key a step goes on (rule P8). What an earlier run kept may stand before the call is made.
+    pub(super) fn rekeyed(&mut self, rekeyed: &Rekeyed) {
+        let place = (rekeyed.call.clone(), rekeyed.input);
+        match rekeyed.kept {
+            Some(key) => drop(self.kept.insert(place, key)),
+            None => drop(self.kept.remove(&place)),
+        }
+        let number = self.numbers.get(&rekeyed.call);
+        if let Some(made) = number.and_then(|number| self.calls.get_mut(number)) {
+            made.rekeyed(rekeyed);
+        }
+    }
+}
+
 impl Ledger {
     /// What follows for a call that may go on, if each of its attempts is announced.
     pub(super) fn next(&mut self, made: &mut Made, number: u64) -> Vec<Next> {
@@ -178,11 +199,12 @@ impl Ledger {
                 return vec![Next::Start(made.start(number, attempt))];
             }
             let (class, epoch) = (intent.intended.policy.class, intent.intended.epoch);
+            let start = Start { input: Some(intent.intended.input), ..made.start(number, attempt) };
             if class == Class::AtMostOnce && !everstep_protocol::planted("unknown_called_again") {
-                return vec![Next::Unknown(made.start(number, attempt), epoch)];
+                return vec![Next::Unknown(start, epoch)];
             }
             // It may have taken effect, which the next attempt looks for.
-            return vec![Next::Charge(made.start(number, attempt))];
+            return vec![Next::Charge(start)];
         }
         self.announced.insert((made.call.clone(), made.attempt));
         vec![Next::Intend(made.start(number, made.attempt))]

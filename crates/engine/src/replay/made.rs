@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use everstep_protocol::{
     Attempt, Call, Class, Fingerprint, Payload, Policy, Position, StepKey, Timestamp, Token,
+    journal::{Changed, Rekeyed},
 };
 
 use super::{Asked, Next, Start, ledger::Intent};
@@ -27,12 +28,20 @@ pub(super) struct Made {
     pub(super) asked: Asked,
     pub(super) state: State,
     pub(super) attempt: Attempt,
-    /// Attempts lost with their workers that no entry records yet.
-    pub(super) losses: Vec<Attempt>,
+    /// Attempts lost with their workers that no entry records yet, each with its input where that is not what the code gives.
+    pub(super) losses: Vec<(Attempt, Option<Fingerprint>)>,
     pub(super) pinned: Option<(StepKey, Policy)>,
+    /// The input of the record that pinned them, or of the last after it.
+    pub(super) recorded: Option<Fingerprint>,
     pub(super) first_at: Option<Timestamp>,
     pub(super) progress: Option<Payload>,
     pub(super) input_changed: bool,
+    /// A person has decided about its key (rule P8): attempts before this one were begun before that.
+    pub(super) decided_at: Option<Attempt>,
+    /// The input for which a new key was chosen, until an attempt with it is on record.
+    pub(super) fresh: Option<Fingerprint>,
+    /// The key that was kept for the input that the code gives, perhaps in an earlier run.
+    pub(super) kept: Option<StepKey>,
     /// See [`Closing::after`]; for a dropped call.
     pub(super) dropped_after: Position,
     /// A cancel ended it before its hook was there.
@@ -80,7 +89,9 @@ impl Made {
 
     /// Whether an intent comes before each of its attempts (rule L5).
     pub(super) fn is_intended(&self) -> bool {
-        let class = self.pinned.map_or(self.class, |(_, policy)| policy.class);
+        let is_settled = self.losses.is_empty() && self.intent.is_none();
+        let pinned = self.pinned.filter(|_| !(is_settled && self.begins_anew(self.attempt)));
+        let class = pinned.map_or(self.class, |(_, policy)| policy.class);
         class.is_intended() && matches!(self.asked, Asked::Step(_))
     }
 
@@ -101,7 +112,10 @@ impl Made {
             | Asked::Rollback => vec![Next::Open { number }],
             Asked::Step(_) if self.losses.is_empty() => vec![Next::Start(self.start(number, self.attempt))],
             Asked::Step(_) => {
-                self.losses.iter().map(|attempt| Next::Charge(self.start(number, *attempt))).collect()
+                let charge = |(attempt, input): &(Attempt, Option<Fingerprint>)| {
+                    Next::Charge(Start { input: *input, ..self.start(number, *attempt) })
+                };
+                self.losses.iter().map(charge).collect()
             }
         }
     }
@@ -121,12 +135,64 @@ impl Made {
     }
 
     pub(super) fn start(&self, number: u64, attempt: Attempt) -> Start {
-        Start {
-            number,
-            attempt,
-            pinned: self.pinned,
-            first_at: self.first_at,
-            progress: self.progress.clone(),
+        let none =
+            Start { number, attempt, pinned: None, kept: None, input: None, first_at: None, progress: None };
+        if self.begins_anew(attempt) {
+            return none;
+        }
+        let progress = self.progress.clone();
+        Start { pinned: self.pinned, kept: self.kept, first_at: self.first_at, progress, ..none }
+    }
+
+    /// Whether this attempt is under a new key that a person chose, and the first: nothing is pinned for it.
+    fn begins_anew(&self, attempt: Attempt) -> bool {
+        self.fresh.is_some_and(|input| self.asked == Asked::Step(input)) && !self.is_before_decision(attempt)
+    }
+
+    /// Whether this attempt was begun before a person decided about the key: it bears the key, and had the input, of then.
+    pub(super) fn is_before_decision(&self, attempt: Attempt) -> bool {
+        self.decided_at.is_some_and(|from| attempt < from)
+    }
+
+    /// An attempt is on record, begun or announced: the first pins key and policy (rule P8). After a person has decided about the
+    /// key so does whatever bears another one.
+    pub(super) fn pin(&mut self, attempt: Attempt, pinned: (StepKey, Policy), input: Fingerprint) {
+        if self.is_before_decision(attempt) {
+            return;
+        }
+        self.recorded = Some(input);
+        let is_anew = self.fresh.take_if(|fresh| *fresh == input).is_some();
+        let is_other = self.decided_at.is_some() && self.pinned.is_some_and(|(key, _)| key != pinned.0);
+        if is_anew || is_other {
+            self.pinned = Some(pinned);
+            self.first_at = None;
+            self.progress = None;
+        }
+        self.pinned.get_or_insert(pinned);
+    }
+
+    /// What a person is asked if its input has changed.
+    pub(super) fn changed(&self) -> Option<Box<Changed>> {
+        let (Asked::Step(input), Some((key, _))) = (&self.asked, self.pinned) else { return None };
+        Some(Box::new(Changed { call: self.call.clone(), input: *input, key, asked_at: None }))
+    }
+
+    /// A person has decided under which key it goes on with this input. Code that gives another one has not been asked about.
+    pub(super) fn rekeyed(&mut self, rekeyed: &Rekeyed) {
+        let next = self.intent.as_ref().map_or(self.attempt, |intent| intent.attempt().next());
+        self.decided_at = Some(next);
+        let is_asked = self.asked == Asked::Step(rekeyed.input);
+        if is_asked {
+            self.input_changed = false;
+            self.kept = rekeyed.kept;
+        }
+        match rekeyed.kept {
+            Some(key) if is_asked => {
+                self.fresh = None;
+                self.pinned = self.pinned.map(|(_, policy)| (key, policy));
+            }
+            Some(_) => {}
+            None => self.fresh = Some(rekeyed.input),
         }
     }
 

@@ -46,6 +46,7 @@ impl Saga {
             | Fact::Lost(_)
             | Fact::Parked(_)
             | Fact::Retried
+            | Fact::Rekeyed(_)
             | Fact::Patched(_)
             | Fact::Ended(_)
             | Fact::Delivered(_)
@@ -78,12 +79,10 @@ impl Saga {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        Some(Parked {
-            code: ParkCode::CompensationMissing,
-            message: format!(
-                "a rollback has to take back {}{more}, for which the code no longer registers a compensation",
-                named.join(", ")
-            ),
-        })
+        let message = format!(
+            "a rollback has to take back {}{more}, for which the code no longer registers a compensation",
+            named.join(", ")
+        );
+        Some(Parked::new(ParkCode::CompensationMissing, message))
     }
 }

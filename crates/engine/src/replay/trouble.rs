@@ -20,17 +20,13 @@ pub(super) fn is_changed(
 }
 
 pub(super) fn input_changed(call: &Call, what: &str) -> Parked {
-    Parked {
-        code: ParkCode::InputChanged,
-        message: format!("{call} {what} but has no outcome, and the code now gives it another input"),
-    }
+    let message = format!("{call} {what} but has no outcome, and the code now gives it another input");
+    Parked::new(ParkCode::InputChanged, message)
 }
 
 pub(super) fn mismatch(entry: &Entry, what: &str) -> Parked {
-    Parked {
-        code: ParkCode::JournalMismatch,
-        message: format!("the code disagrees with entry {} ({}): {what}", entry.position, entry.fact.word()),
-    }
+    let message = format!("the code disagrees with entry {} ({}): {what}", entry.position, entry.fact.word());
+    Parked::new(ParkCode::JournalMismatch, message)
 }
 
 /// The failure of a call for which no event came in time: of the kind of a step's timeout, under a name of its own (rule P21).

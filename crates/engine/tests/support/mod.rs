@@ -209,7 +209,7 @@ pub fn again(input: u8) -> Again {
 }
 
 pub fn parked() -> Parked {
-    Parked { code: ParkCode::JournalMismatch, message: "entry 2".to_owned() }
+    Parked::new(ParkCode::JournalMismatch, "entry 2".to_owned())
 }
 
 pub fn named(id: &str) -> NameKey {
@@ -588,6 +588,10 @@ impl Store {
         }
         for uid in &needs.firsts {
             rows.firsts.extend(tables.journal.get(uid).map(|journal| (*uid, journal[0].clone())));
+            let keys = tables.journal.get(uid).into_iter().flatten();
+            let keys =
+                keys.filter(|entry| matches!(entry.fact, everstep_protocol::journal::Fact::Rekeyed(_)));
+            rows.keys.insert(*uid, keys.cloned().collect());
             rows.attributed.extend(tables.attributes.keys().find(|(of, _)| of == uid).map(|_| *uid));
         }
         for uid in &needs.expiries {

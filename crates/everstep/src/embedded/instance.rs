@@ -4,11 +4,15 @@
 use std::{fmt, time::Duration};
 
 use everstep_coordinator::{Decision, Handle};
-use everstep_engine::{Answer, Operated, start::NameKey};
+use everstep_engine::{
+    Answer, Operated,
+    decide::{Rekeying, Unparking},
+    start::NameKey,
+};
 use everstep_protocol::{
     BuildName, Call, CallKind, CallName, Failure, FailureKind, Millis, Payload, Pin, SessionId,
     duration::IntoMillis,
-    journal::{Choice, End, QuestionId},
+    journal::{Changed, Choice, End, KeyChoice, QuestionId},
     name::NameError,
     payload::PayloadError,
 };
@@ -179,6 +183,28 @@ impl InstanceHandle {
     /// Lets a parked one go on.
     pub async fn retry(&self) -> Done {
         self.done("retry", &self.handle.retry(self.name.clone(), id()).await?)
+    }
+
+    /// The step whose input has changed, if that is why it is parked and a person may choose the step's key, and under what that is
+    /// answered (rule P8).
+    pub async fn changed(&self) -> Result<Option<(QuestionId, Changed)>, EmbeddedError> {
+        let Some(view) = self.view().await? else { return Ok(None) };
+        let changed = view.parked.and_then(|(_, parked)| parked.changed);
+        let asked = changed.and_then(|changed| Some((changed.asked_at?, changed)));
+        Ok(asked.map(|(position, changed)| (QuestionId { run: view.run, position }, *changed)))
+    }
+
+    /// Lets the step whose input has [changed](Self::changed) go on, under its old key or a new one (rule P8).
+    pub async fn rekey(&self, question: QuestionId, choice: KeyChoice, by: &str) -> Done {
+        let rekeying =
+            Rekeying { question, choice: Unparking::Key(choice), by: Some(by.to_owned()), why: None };
+        match self.handle.rekey(&self.name, id(), rekeying).await? {
+            Answer::NotAsked | Answer::NotParked => {
+                let reason = "it does not ask, or no longer, under which key a step is to go on";
+                Err(OperationError::NotAsked(reason.to_owned()))
+            }
+            answer => self.done("retry", &answer),
+        }
     }
 
     /// What it asks people about its calls: each with its question, and under what it is answered (rule L8).

@@ -91,6 +91,53 @@ impl Choice {
     }
 }
 
+/// A person has decided under which key a step goes on that has attempts and no outcome, and to which the code now gives another
+/// input (rule P8). A restart carries what was decided for an old key into the new run, where it stands before the call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rekeyed {
+    /// The step.
+    pub call: Call,
+    /// The input that was decided about: that which the code gives it now.
+    pub input: Fingerprint,
+    /// The key of the old input, which is kept; without one it goes on under the key of its new input.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<StepKey>,
+    /// Who decided, as given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// Why, as given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+}
+
+impl Rekeyed {
+    /// What was chosen.
+    #[must_use]
+    pub const fn choice(&self) -> KeyChoice {
+        if self.kept.is_some() { KeyChoice::OldKey } else { KeyChoice::NewKey }
+    }
+}
+
+/// Under which key a step goes on whose input has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyChoice {
+    /// That of the old input, which its attempts so far have sent: a service that has done the work does nothing more.
+    OldKey,
+    /// One of the new input: if an attempt so far took effect, the next is another effect.
+    NewKey,
+}
+
+impl KeyChoice {
+    /// The word shown to people, and asked for.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::OldKey => "old_key",
+            Self::NewKey => "new_key",
+        }
+    }
+}
+
 /// Which question of an instance: by its run, and the position of the entry that asks it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QuestionId {

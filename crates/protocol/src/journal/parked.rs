@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::{Call, Fingerprint, Position, StepKey};
+
 /// Why an instance is parked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parked {
@@ -9,6 +11,31 @@ pub struct Parked {
     pub code: ParkCode,
     /// A sentence that names the entry and what the code asked for.
     pub message: String,
+    /// Of a step with another input that a person may let go on: which, and what is asked (rule P8).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changed: Option<Box<Changed>>,
+}
+
+impl Parked {
+    /// Without a call that a person could decide about.
+    #[must_use]
+    pub fn new(code: ParkCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), changed: None }
+    }
+}
+
+/// A step with attempts and no outcome, to which the code now gives another input.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Changed {
+    /// The step.
+    pub call: Call,
+    /// The input that the code gives it now.
+    pub input: Fingerprint,
+    /// The key of the old input, which its attempts so far have sent.
+    pub key: StepKey,
+    /// The entry that asks, where an open question is kept; not in that entry itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked_at: Option<Position>,
 }
 
 /// The kinds of trouble that park an instance.

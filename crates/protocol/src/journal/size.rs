@@ -67,6 +67,7 @@ impl Fact {
             Self::Fired { .. }
             | Self::Patched(_)
             | Self::Retried
+            | Self::Rekeyed(_)
             | Self::Closed(_)
             | Self::Intended(_)
             | Self::Withdrawn(_) => 0,

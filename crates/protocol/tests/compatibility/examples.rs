@@ -9,10 +9,10 @@ use everstep_protocol::{
     StepKey, Timestamp, Token, WorkflowName,
     hook::{Carried, HookRetention, Method, Registration, StartHook, Webhook, WebhookResponse},
     journal::{
-        Attempted, Awaiting, Cancelled, Child, Choice, Closed, Compensated, Compensating, Delivered, End,
-        Entry, Fact, HookOutcome, Intended, Lost, Marks, Opened as OpenedWait, Other, Outcome, ParkCode,
-        Parked, Patched, Progress, Received, Registered, Remote, Reply, Resolved, Resuming, Returned,
-        Reusable, Rollback, Sending, Started, TakenOver, Undone, UndoneEnd, Wait, Withdrawn,
+        Attempted, Awaiting, Cancelled, Changed, Child, Choice, Closed, Compensated, Compensating, Delivered,
+        End, Entry, Fact, HookOutcome, Intended, Lost, Marks, Opened as OpenedWait, Other, Outcome, ParkCode,
+        Parked, Patched, Progress, Received, Registered, Rekeyed, Remote, Reply, Resolved, Resuming,
+        Returned, Reusable, Rollback, Sending, Started, TakenOver, Undone, UndoneEnd, Wait, Withdrawn,
     },
     limits::Limits,
     message::{
@@ -779,8 +779,11 @@ fn facts() -> Vec<(&'static str, Fact)> {
         ("", returned(failed(full_failure(), None))),
         ("succeeded", returned(Outcome::Succeeded(json("[1]")))),
         ("", Fact::Parked(parked())),
+        ("changed", Fact::Parked(parked_for_a_key())),
         ("", Fact::Patched(Patched { call: call(CallKind::Patch), called_after: Position(5) })),
         ("", Fact::Retried),
+        ("", Fact::Rekeyed(rekeyed(true, Some("ann")))),
+        ("bare", Fact::Rekeyed(rekeyed(false, None))),
         ("rollback", Fact::Cancelled(Cancelled { reason: None, until: AT, rollback: true })),
         ("referred", with_reference(attempted(policy(), Outcome::Succeeded(json("1"))))),
         ("marked", marked(attempted(policy(), Outcome::Succeeded(json("1"))))),
@@ -1123,8 +1126,24 @@ fn progress() -> Progress {
     Progress { call: HASH, attempt: Attempt(2), told: json("[7,\"rows\"]") }
 }
 
+fn rekeyed(kept: bool, said: Option<&str>) -> Rekeyed {
+    Rekeyed {
+        call: call(CallKind::Step),
+        input: fingerprint(),
+        kept: kept.then(key),
+        by: said.map(str::to_owned),
+        why: said.map(str::to_owned),
+    }
+}
+
 fn parked() -> Parked {
-    Parked { code: ParkCode::JournalMismatch, message: "entry 7: the code asked for another step".to_owned() }
+    Parked::new(ParkCode::JournalMismatch, "entry 7: the code asked for another step".to_owned())
+}
+
+fn parked_for_a_key() -> Parked {
+    let changed =
+        Changed { call: call(CallKind::Step), input: fingerprint(), key: key(), asked_at: Some(Position(9)) };
+    Parked { code: ParkCode::InputChanged, changed: Some(Box::new(changed)), ..parked() }
 }
 
 fn call(kind: CallKind) -> Call {

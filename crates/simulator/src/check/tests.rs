@@ -228,7 +228,7 @@ fn an_outcome_is_recorded_once() {
 
 #[test]
 fn nothing_is_parked_but_for_deaths() {
-    let parked = |code| Fact::Parked(Parked { code, message: "why".to_owned() });
+    let parked = |code| Fact::Parked(Parked::new(code, "why".to_owned()));
     let mut journal = Journal::default();
     assert_eq!(sees(&mut journal, &of(vec![row(1, started()), row(2, parked(ParkCode::Poison))])), Ok(()));
     says(sees(&mut journal, &of(vec![row(3, parked(ParkCode::JournalMismatch))])), "was parked");

@@ -1,7 +1,7 @@
 //! The questions that wait for a person, read for lists and counts.
 
 use everstep_engine::start::NameKey;
-use everstep_protocol::{Run, journal::Parked};
+use everstep_protocol::Run;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
@@ -66,7 +66,7 @@ pub(super) async fn counts(store: &PostgresStore) -> Result<Vec<AttentionCount>,
 
 fn view(row: &Row) -> Result<AttentionView, Fault> {
     let asked = match row.try_get::<_, Option<&str>>(6)? {
-        Some(code) => AskedView::Parked(Parked { code: rows::park_code(code)?, message: row.try_get(7)? }),
+        Some(_) => AskedView::Parked(rows::parked(row, 6, 11)?),
         None => AskedView::Unknown(rows::call(row, 8)?, Box::new(rows::question(row.try_get(11)?)?)),
     };
     Ok(AttentionView {

@@ -8,10 +8,7 @@ use everstep_engine::{
     rows::{Lease, Needs, Subject},
     start::{Decided, Existing, MessageKey, NameKey},
 };
-use everstep_protocol::{
-    CallHash, Epoch, Fingerprint, InstanceUid, Position, SessionId,
-    journal::{Entry, Parked},
-};
+use everstep_protocol::{CallHash, Epoch, Fingerprint, InstanceUid, Position, SessionId, journal::Entry};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
@@ -97,13 +94,7 @@ pub(super) async fn load(client: &Object, mut needs: Needs) -> Result<(Loaded, P
         loaded.rows.operations.insert(needs.operations[nth(&row)?].clone(), answer);
     }
     for row in next(!needs.firsts.is_empty()) {
-        let fact = fact::join(row.try_get(2)?, row.try_get(3)?)?;
-        let entry = Entry { position: Position(1), at: rows::time(&row, 1)?, fact };
-        let uid = rows::uid(&row, 0)?;
-        loaded.rows.firsts.insert(uid, entry);
-        if row.try_get(4)? {
-            loaded.rows.attributed.insert(uid);
-        }
+        begun(&row, &mut loaded)?;
     }
     for row in next(!needs.expiries.is_empty()) {
         loaded.rows.expiries.insert(rows::uid(&row, 0)?, rows::time(&row, 1)?);
@@ -162,9 +153,25 @@ fn side(row: &Row, loaded: &mut Loaded) -> Result<(), Fault> {
             loaded.rows.controls.insert(uid, control);
         }
         _ => {
-            let parked = Parked { code: rows::park_code(row.try_get(4)?)?, message: row.try_get(5)? };
-            loaded.rows.parked.insert(uid, parked);
+            loaded.rows.parked.insert(uid, rows::parked(row, 4, 10)?);
         }
+    }
+    Ok(())
+}
+
+/// The first entry of a run, or what somebody decided in it about a key.
+fn begun(row: &Row, loaded: &mut Loaded) -> Result<(), Fault> {
+    let uid = rows::uid(row, 0)?;
+    let fact = fact::join(row.try_get(2)?, row.try_get(3)?)?;
+    let position = Position(row.try_get::<_, i64>(5)? as u64);
+    let entry = Entry { position, at: rows::time(row, 1)?, fact };
+    if position > Position(1) {
+        loaded.rows.keys.entry(uid).or_default().push(entry);
+        return Ok(());
+    }
+    loaded.rows.firsts.insert(uid, entry);
+    if row.try_get(4)? {
+        loaded.rows.attributed.insert(uid);
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ use everstep_engine::{
 use everstep_protocol::{
     Attempt, Call, CallKind, CallName, Epoch, Generation, InstanceUid, Millis, Payload, Pin, Position, Run,
     SessionId, Timestamp,
-    journal::{ParkCode, Remote},
+    journal::{ParkCode, Parked, Remote},
     wire,
 };
 use serde::{Deserialize, Serialize};
@@ -240,6 +240,17 @@ pub(super) fn awaited(row: &Row, at: usize, kind: WaitKind) -> Result<For, Fault
         return Ok((None, Some(Box::new(question(packed)?))));
     }
     Ok((Some(wire::decode("awaited events", packed).map_err(Fault::corrupt)?), None))
+}
+
+/// An open question about an instance: its code and message in two columns from `at` on, and what has changed.
+pub(super) fn parked(row: &Row, at: usize, changed: usize) -> Result<Parked, Fault> {
+    let packed = row.try_get::<_, Option<&[u8]>>(changed)?;
+    let changed = packed.map(|packed| wire::decode("changed", packed).map_err(Fault::corrupt)).transpose()?;
+    Ok(Parked { code: park_code(row.try_get(at)?)?, message: row.try_get(at + 1)?, changed })
+}
+
+pub(super) fn changed(parked: &Parked) -> Option<Raw> {
+    parked.changed.as_ref().map(|changed| Raw(wire::encode(&**changed)))
 }
 
 pub(super) fn question(packed: &[u8]) -> Result<Question, Fault> {

@@ -98,8 +98,8 @@ statements! {
     REMOTE_INSERT = "INSERT INTO remote_step (instance, call, body, attempt, epoch, first_at, granted_at)
         SELECT * FROM unnest($1::uuid[], $2::bytea[], $3::bytea[], $4::integer[], $5::bigint[], $6::bigint[], $7::bigint[])";
     ATTENTION_DELETE = "DELETE FROM attention WHERE instance = ANY($1::uuid[])";
-    ATTENTION_INSERT = "INSERT INTO attention (instance, since, code, message)
-        SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::text[])";
+    ATTENTION_INSERT = "INSERT INTO attention (instance, since, code, message, changed)
+        SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::text[], $5::bytea[])";
     OPERATION_INSERT = "INSERT INTO operation (decided_at, instance, operation, answer)
         SELECT $1::bigint, * FROM unnest($2::uuid[], $3::text[], $4::text[])";
     OUTBOX_INSERT = "INSERT INTO outbox (instance, run, routing_key, message_id, body, created_at)

@@ -7,9 +7,7 @@ use deadpool_postgres::Object;
 use everstep_engine::{Status, hook::ReplyKey, rows::WaitKind, start::NameKey, status::Sides};
 use everstep_protocol::{
     Attribute, AttributeValue, BuildName, Epoch, Generation, InstanceUid, Namespace, Payload, Position, Run,
-    SessionId, Timestamp, Token,
-    journal::{Fact, Parked},
-    wire,
+    SessionId, Timestamp, Token, journal::Fact, wire,
 };
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -521,9 +519,7 @@ fn view(row: &Row) -> Result<InstanceView, Fault> {
     let ready_at = time_if_any(row, 17)?;
     let session = row.try_get::<_, Option<Uuid>>(14)?.map(SessionId);
     let parked = match time_if_any(row, 19)? {
-        Some(since) => {
-            Some((since, Parked { code: rows::park_code(row.try_get(20)?)?, message: row.try_get(21)? }))
-        }
+        Some(since) => Some((since, rows::parked(row, 20, 40)?)),
         None => None,
     };
     let end = match row.try_get::<_, Option<&[u8]>>(22)? {

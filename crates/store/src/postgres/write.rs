@@ -17,7 +17,7 @@ use super::{
     fault::Fault,
     hooks, letters,
     load::{Places, ids},
-    rows::{Bytes16, Raw, Tid, call_kind_code, clean, hash, remote_body, uid},
+    rows::{Bytes16, Raw, Tid, call_kind_code, changed, clean, hash, remote_body, uid},
     statements as sql,
     trip::{Trip, params},
 };
@@ -444,6 +444,7 @@ async fn rest<'a>(writes: &'a Writes, now: Timestamp, trip: &mut Trip<'a>) -> Re
             rows.iter().map(|(_, since, _)| since.0).collect::<Vec<_>>(),
             rows.iter().map(|(_, _, parked)| parked.code.word()).collect::<Vec<_>>(),
             rows.iter().map(|(_, _, parked)| clean(&parked.message)).collect::<Vec<_>>(),
+            rows.iter().map(|(_, _, parked)| changed(parked)).collect::<Vec<_>>(),
         ];
         trip.execute(sql::ATTENTION_INSERT, params).await?;
     }

@@ -10,7 +10,7 @@ use crate::{AskedView, AttentionCount, AttentionFilter, AttentionMark, Attention
 const LIST: &str = "SELECT q.uid, i.namespace, i.workflow, i.id, i.run, q.since, q.code, q.message, q.call_kind, q.call_name,
     q.call_count, q.body FROM (
         SELECT uid, at AS since, zeroblob(16) AS call, code, message, NULL AS call_kind, NULL AS call_name, NULL AS call_count,
-            NULL AS body FROM attention
+            changed AS body FROM attention
         UNION ALL
         SELECT uid, since, call, NULL, NULL, call_kind, call_name, call_count, awaited FROM wait WHERE kind = 7
     ) q JOIN instance i ON i.uid = q.uid
@@ -67,7 +67,7 @@ pub(super) fn counts(connection: &Connection, now: Timestamp) -> Result<Vec<Atte
 
 fn view(row: &Row<'_>) -> Result<AttentionView> {
     let asked = if row.get::<_, Option<String>>(6)?.is_some() {
-        AskedView::Parked(load::parked(row, 6)?)
+        AskedView::Parked(load::parked(row, 6, 11)?)
     } else {
         AskedView::Unknown(column::call(row, 8)?, Box::new(column::packed(row, 11, "question")?))
     };

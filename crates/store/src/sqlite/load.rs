@@ -13,9 +13,9 @@ use everstep_engine::{
 use everstep_protocol::{
     Attempt, CallHash, Epoch, Fingerprint, Generation, InstanceUid, Millis, Payload, Pin, Position, Run,
     SessionId, Timestamp,
-    journal::{Entry as JournalEntry, ParkCode, Parked},
+    journal::{Entry as JournalEntry, Parked},
 };
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, Row, params, types::ValueRef};
 
 use super::{
     column, events,
@@ -39,10 +39,12 @@ pub(super) const WAIT: &str =
 const REMOTE: &str =
     "SELECT call_kind, call_name, call_count, called_after, attempt, epoch, first_at, granted_at,
     remote, progress FROM remote_step WHERE uid = ?1 AND call = ?2";
-const PARKED: &str = "SELECT code, message FROM attention WHERE uid = ?1";
+const PARKED: &str = "SELECT code, message, changed FROM attention WHERE uid = ?1";
 const OPERATION: &str = "SELECT answer FROM operation WHERE uid = ?1 AND operation = ?2";
 const FIRST: &str = "SELECT at, entry, payload, EXISTS (SELECT 1 FROM attribute WHERE uid = ?1) FROM journal
     WHERE uid = ?1 AND run = (SELECT run FROM instance WHERE uid = ?1) AND position = 1";
+const KEYS: &str = "SELECT position, at, entry FROM journal
+    WHERE uid = ?1 AND run = (SELECT run FROM instance WHERE uid = ?1) AND kind = 43 ORDER BY position";
 const EXPIRY: &str = "SELECT delete_at FROM ended WHERE uid = ?1";
 const NAME: &str = "SELECT name.uid, name.fingerprint, instance.status FROM instance_name name
     JOIN instance ON instance.uid = name.uid
@@ -180,16 +182,17 @@ fn runnable(connection: &Connection, needs: &Needs, loaded: &mut Rows) -> Result
         }
         let mut rows = attention.query([uid.0.as_bytes()])?;
         if let Some(row) = rows.next()? {
-            loaded.parked.insert(*uid, parked(row, 0)?);
+            loaded.parked.insert(*uid, parked(row, 0, 2)?);
         }
     }
     Ok(())
 }
 
-/// An open question in two columns, from this one on.
-pub(super) fn parked(row: &Row<'_>, column: usize) -> Result<Parked> {
-    let code: ParkCode = column::word(row, column)?;
-    Ok(Parked { code, message: row.get(column + 1)? })
+/// An open question in two columns, from this one on, and what has changed.
+pub(super) fn parked(row: &Row<'_>, column: usize, changed: usize) -> Result<Parked> {
+    let packed = row.get_ref(changed)? != ValueRef::Null;
+    let changed = packed.then(|| column::packed(row, changed, "changed")).transpose()?;
+    Ok(Parked { code: column::word(row, column)?, message: row.get(column + 1)?, changed })
 }
 
 fn waits(connection: &Connection, keys: &[(InstanceUid, CallHash)], loaded: &mut Rows) -> Result<()> {
@@ -275,7 +278,7 @@ fn operations(connection: &Connection, needs: &Needs, loaded: &mut Rows) -> Resu
     Ok(())
 }
 
-/// First entries, whether there are attributes, and times of deletion.
+/// First entries, what people decided about keys, whether there are attributes, and times of deletion.
 fn firsts(connection: &Connection, needs: &Needs, loaded: &mut Rows) -> Result<()> {
     for uid in &needs.firsts {
         let mut statement = connection.prepare_cached(FIRST)?;
@@ -288,6 +291,17 @@ fn firsts(connection: &Connection, needs: &Needs, loaded: &mut Rows) -> Result<(
             if row.get(3)? {
                 loaded.attributed.insert(*uid);
             }
+        }
+        let mut statement = connection.prepare_cached(KEYS)?;
+        let mut rows = statement.query([uid.0.as_bytes()])?;
+        while let Some(row) = rows.next()? {
+            let fact = fact::join(column::bytes(row, 2)?, None)?;
+            let entry = JournalEntry {
+                position: Position(row.get::<_, i64>(0)? as u64),
+                at: column::time(row, 1)?,
+                fact,
+            };
+            loaded.keys.entry(*uid).or_default().push(entry);
         }
     }
     for uid in &needs.expiries {

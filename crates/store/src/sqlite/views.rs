@@ -28,7 +28,7 @@ use crate::{
 const OPEN_COUNTS: &str = include_str!("open_counts.sql");
 const SESSION: &str = "SELECT inbox, open FROM session WHERE session = ?1";
 const READY: &str = "SELECT ready_at FROM ready WHERE uid = ?1 AND subject = ?2";
-const PARKED: &str = "SELECT at, code, message FROM attention WHERE uid = ?1";
+const PARKED: &str = "SELECT at, code, message, changed FROM attention WHERE uid = ?1";
 const WAITS: &str =
     "SELECT kind, since, due_at, call_kind, call_name, call_count, awaited FROM wait WHERE uid = ?1
     ORDER BY kind <> 7, due_at IS NULL, due_at, since LIMIT ?2";
@@ -296,7 +296,7 @@ fn holder(
 fn parked(connection: &Connection, uid: InstanceUid) -> fault::Result<Option<(Timestamp, Parked)>> {
     let mut statement = connection.prepare_cached(PARKED)?;
     let mut rows = statement.query([uid.0.as_bytes()])?;
-    rows.next()?.map(|row| Ok((column::time(row, 0)?, load::parked(row, 1)?))).transpose()
+    rows.next()?.map(|row| Ok((column::time(row, 0)?, load::parked(row, 1, 3)?))).transpose()
 }
 
 fn waiting(connection: &Connection, uid: InstanceUid, limit: u32) -> fault::Result<Vec<WaitView>> {

@@ -103,7 +103,8 @@ const ENDED_DELETE: &str = "DELETE FROM ended WHERE uid = ?1";
 const ENDED_INSERT: &str =
     "INSERT INTO ended (uid, namespace, workflow, status, delete_at) VALUES (?1, ?2, ?3, ?4, ?5)";
 const PARKED_DELETE: &str = "DELETE FROM attention WHERE uid = ?1";
-const PARKED_INSERT: &str = "INSERT INTO attention (uid, at, code, message) VALUES (?1, ?2, ?3, ?4)";
+const PARKED_INSERT: &str =
+    "INSERT INTO attention (uid, at, code, message, changed) VALUES (?1, ?2, ?3, ?4, ?5)";
 const OPERATION_INSERT: &str = "INSERT INTO operation (uid, operation, at, answer) VALUES (?1, ?2, ?3, ?4)";
 const OUTBOX_INSERT: &str = "INSERT INTO outbox (uid, run, at, routing_key, message_id, body)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
@@ -516,7 +517,8 @@ fn remotes(connection: &Connection, rows: &[(InstanceUid, RemoteRow)]) -> Result
 fn parked(connection: &Connection, writes: &Writes) -> Result<()> {
     for (uid, at, parked) in &writes.parked {
         let mut statement = connection.prepare_cached(PARKED_INSERT)?;
-        statement.execute(params![key(uid), at.0, parked.code.word(), parked.message])?;
+        let changed = parked.changed.as_ref().map(wire::encode);
+        statement.execute(params![key(uid), at.0, parked.code.word(), parked.message, changed.as_deref()])?;
     }
     Ok(())
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use everstep_engine::{Writes, batch::JournalRow, rows::Needs};
 use everstep_protocol::{
     Attempt, Call, CallKind, CallName, Class, Failure, FailureKind, Fingerprint, FunctionName, Generation,
-    HookId, InstanceUid, Millis, Payload, Policy, Position, Run, SessionId, Timestamp, Token,
+    HookId, InstanceUid, Millis, Payload, Policy, Position, Run, SessionId, StepKey, Timestamp, Token,
     hook::{HookRetention, Registration},
     journal::{
         Attempted, Awaiting, Closed, Compensated, Compensating, End, Entry, Fact, HookOutcome, Lost, Opened,
-        Other, Outcome, ParkCode, Parked, Patched, Progress, Received, Registered, Remote, Reusable,
+        Other, Outcome, ParkCode, Parked, Patched, Progress, Received, Registered, Rekeyed, Remote, Reusable,
         Rollback, Started, TakenOver, Undone, UndoneEnd, Wait,
     },
     policy::{Backoff, Limit},
@@ -56,6 +56,11 @@ fn attempted(outcome: Outcome, policy: Policy) -> Fact {
         marks: everstep_protocol::journal::Marks::default(),
         reference: None,
     })
+}
+
+fn rekeyed(kept: Option<StepKey>) -> Fact {
+    let input = Fingerprint::from_bytes([9; 32]);
+    Fact::Rekeyed(Rekeyed { call: call(CallKind::Step), input, kept, by: Some("\0".to_owned()), why: None })
 }
 
 fn opened(kind: CallKind, wait: Wait) -> Fact {
@@ -192,6 +197,8 @@ pub(crate) async fn every_fact_comes_back_exactly(store: Arc<dyn Store>) {
         lost(0, false, &[r#""\u0000""#, "[1.10]"]),
         Fact::Patched(Patched { call: call(CallKind::Patch), called_after: Position(3) }),
         Fact::Retried,
+        rekeyed(Some(key())),
+        rekeyed(None),
         Fact::Ended(End::Complete(big.clone())),
         Fact::Ended(End::Errored(loud.clone())),
         Fact::Ended(End::Terminated { reason: None }),
@@ -229,7 +236,7 @@ pub(crate) async fn every_fact_comes_back_exactly(store: Arc<dyn Store>) {
         ParkCode::Unreadable,
         ParkCode::CompensationMissing,
     ] {
-        facts.push(Fact::Parked(Parked { code, message: format!("\0{}", code.word()) }));
+        facts.push(Fact::Parked(Parked::new(code, format!("\0{}", code.word()))));
     }
     let entries = entries(facts);
     let uid = InstanceUid::generate();

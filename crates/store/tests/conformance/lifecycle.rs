@@ -4,17 +4,19 @@ use std::sync::Arc;
 
 use everstep_engine::{
     Answer, Input, Status, What,
+    decide::{Rekeying, Unparking},
     rows::{Lease, Needs, Subject, WaitKind},
 };
 use everstep_protocol::{
-    Millis, Position, SessionId,
-    journal::{End, Fact, ParkCode, Parked},
+    Fingerprint, Millis, Position, Run, SessionId,
+    journal::{Changed, End, Entry, Fact, KeyChoice, ParkCode, Parked, QuestionId},
     message::{OpenWait, Then},
 };
-use everstep_store::Store;
+use everstep_store::{AskedView, AttentionFilter, Store};
 
 use super::scene::{
-    Reporting, Scene, ends, epoch, name_key, on, payload, sleep, sleeping, start, step, succeeded, terminate,
+    Reporting, Scene, ends, epoch, key, name_key, namespace, on, payload, sleep, sleeping, start, step,
+    succeeded, terminate,
 };
 
 pub(crate) async fn a_start_is_written_as_one(store: Arc<dyn Store>) {
@@ -108,7 +110,7 @@ pub(crate) async fn changes_of_one_row_in_one_batch_fold_together(store: Arc<dyn
     assert_eq!(loaded.rows.leases[&(uid, Subject::INSTANCE)], Lease { session, epoch: epoch(3) });
     // A ready row that is replaced as well, and a question that is asked and answered.
     let head = loaded.heads[&uid].clone();
-    let question = Parked { code: ParkCode::BodyPanicked, message: "it panicked".to_owned() };
+    let question = Parked::new(ParkCode::BodyPanicked, "it panicked".to_owned());
     let inputs = vec![
         on(uid, Reporting::of(&head, session).then(Then::Park(question))),
         on(uid, What::Retry { operation: "r".to_owned() }),
@@ -147,10 +149,7 @@ pub(crate) async fn a_parked_instance_waits_for_a_person(store: Arc<dyn Store>) 
     let scene = Scene::new(store);
     let session = SessionId::generate();
     let uid = scene.held("o-1", session).await;
-    let parked = Parked {
-        code: ParkCode::JournalMismatch,
-        message: "entry 3 is a \"step\", not a sleep: é".to_owned(),
-    };
+    let parked = Parked::new(ParkCode::JournalMismatch, "entry 3 is a \"step\", not a sleep: é");
     let head = scene.head(uid).await;
     let answer = scene.on(uid, Reporting::of(&head, session).then(Then::Park(parked.clone()))).await;
     assert_eq!(answer, Answer::Parked);
@@ -162,6 +161,44 @@ pub(crate) async fn a_parked_instance_waits_for_a_person(store: Arc<dyn Store>) 
     let loaded = scene.look(uid, &[]).await;
     assert!(loaded.rows.parked.is_empty());
     assert!(loaded.rows.ready.contains_key(&(uid, Subject::INSTANCE)));
+}
+
+pub(crate) async fn p08_what_is_asked_about_a_key_and_what_was_decided_are_read_back(store: Arc<dyn Store>) {
+    let scene = Scene::new(Arc::clone(&store));
+    let session = SessionId::generate();
+    let uid = scene.held("o-1", session).await;
+    let changed =
+        Changed { call: step("pay"), input: Fingerprint::from_bytes([2; 32]), key: key(), asked_at: None };
+    let parked = Parked { changed: Some(Box::new(changed)), ..Parked::new(ParkCode::InputChanged, "é") };
+    let head = scene.head(uid).await;
+    assert_eq!(scene.on(uid, Reporting::of(&head, session).then(Then::Park(parked))).await, Answer::Parked);
+    let loaded = scene.look(uid, &[]).await;
+    let asked = loaded.rows.parked[&uid].changed.clone().unwrap();
+    assert_eq!((asked.call.clone(), asked.asked_at), (step("pay"), Some(Position(2))));
+    let shown = store.instance(&name_key("orders", "o-1")).await.unwrap().unwrap();
+    assert_eq!(shown.parked.unwrap().1.changed.as_ref(), Some(&asked));
+    let filter = AttentionFilter { namespace: namespace(), workflow: None, kind: None, older_than: None };
+    let listed = store.attention(&filter, None, 10).await.unwrap();
+    assert!(matches!(&listed[0].asked, AskedView::Parked(parked) if parked.changed.as_ref() == Some(&asked)));
+
+    let question = QuestionId { run: Run(1), position: Position(2) };
+    let rekeying =
+        Rekeying {
+            question, choice: Unparking::Key(KeyChoice::OldKey), by: None, why: Some("é".to_owned())
+        };
+    let rekey = What::Rekey { operation: "k".to_owned(), rekeying: Box::new(rekeying) };
+    assert_eq!(scene.on(uid, rekey).await, Answer::Done);
+    for run in [1, 2, 3] {
+        let needs = Needs { heads: vec![uid], firsts: vec![uid], ..Needs::default() };
+        let keys = &scene.load(needs).await.rows.keys[&uid];
+        let [Entry { fact: Fact::Rekeyed(rekeyed), .. }] = &keys[..] else { panic!("run {run}: {keys:?}") };
+        assert_eq!((rekeyed.kept, rekeyed.why.as_deref()), (Some(key()), Some("é")), "run {run}");
+        let restart = What::Restart { operation: format!("r{run}"), prepared: None };
+        assert_eq!(scene.on(uid, restart).await, Answer::Done);
+    }
+    let other = scene.start("o-2").await;
+    let needs = Needs { heads: vec![other], firsts: vec![other], ..Needs::default() };
+    assert!(scene.load(needs).await.rows.keys.is_empty());
 }
 
 pub(crate) async fn an_operation_keeps_its_first_answer(store: Arc<dyn Store>) {
@@ -197,7 +234,7 @@ pub(crate) async fn texts_with_nul_are_taken(store: Arc<dyn Store>) {
     let session = SessionId::generate();
     let uid = scene.held("o-1", session).await;
     let message = "the body panicked: \0";
-    let parked = Parked { code: ParkCode::BodyPanicked, message: message.to_owned() };
+    let parked = Parked::new(ParkCode::BodyPanicked, message.to_owned());
     let head = scene.head(uid).await;
     scene.on(uid, Reporting::of(&head, session).then(Then::Park(parked.clone()))).await;
     assert_eq!(scene.journal(uid).await.pop().unwrap().fact, Fact::Parked(parked));

@@ -94,7 +94,7 @@ pub(crate) async fn l08_questions_are_listed_and_counted_over_all_workflows(stor
     let session = SessionId::generate();
     let parked = scene.held("o-2", session).await;
     let head = scene.head(parked).await;
-    let why = Parked { code: ParkCode::Poison, message: "dead".to_owned() };
+    let why = Parked::new(ParkCode::Poison, "dead".to_owned());
     scene.on(parked, Reporting::of(&head, session).then(Then::Park(why))).await;
     let one = asking(&scene, "o-3", &["pay"]).await;
 

@@ -34,7 +34,7 @@ async fn every_status(scene: &Scene, session: SessionId) -> Vec<(StatusWord, &'s
     })
     .await;
     let parked = scene.held("parked", session).await;
-    let question = Parked { code: ParkCode::BodyPanicked, message: "it panicked".to_owned() };
+    let question = Parked::new(ParkCode::BodyPanicked, "it panicked".to_owned());
     report(parked, &|report| report.then(Then::Park(question.clone()))).await;
     let complete = scene.held("complete", session).await;
     report(complete, &|report| {

@@ -6,13 +6,19 @@ use std::sync::{
 };
 
 use everstep::{Error, FailureKind, Registry, Retry, Step, Workflow};
-use everstep_engine::Answer;
+use everstep_engine::{
+    Answer,
+    decide::{Rekeying, Unparking},
+};
 use everstep_protocol::{
     Payload, StepKey,
-    journal::{Fact, Outcome, ParkCode},
+    journal::{Fact, KeyChoice, Outcome, ParkCode, QuestionId},
 };
 use everstep_store::StatusWord;
-use everstep_system_tests::{Gate, Log, on_both, world::WorkerSettings};
+use everstep_system_tests::{
+    Gate, Log, on_both,
+    world::{WorkerSettings, name},
+};
 use futures::{StreamExt as _, future, stream::FuturesUnordered};
 
 fn build(name: &str) -> impl FnOnce(&mut WorkerSettings) {
@@ -458,6 +464,46 @@ on_both! {
         world.add_worker_with(registry(1, &log), build("build-3")).await;
         assert_eq!(world.retry("pinned", "one", "back").await, Answer::Done);
         assert_eq!(world.end("pinned", "one").await.output::<u32>(), 1);
+    }
+
+    async fn p08_a_person_chooses_the_key_under_which_another_input_goes_on(setup) {
+        fn registry(input: u32) -> Registry {
+            Registry::new().workflow_fn("pinned", move |cx: Workflow, (): ()| async move {
+                let step = cx.step("charge", input, async |step: Step, input: u32| {
+                    if step.attempt() == 1 { Err(Error::failed("again")) } else { Ok(input) }
+                });
+                step.retry(Retry::constant("1s")).await
+            })
+        }
+        let mut world = setup.serve(registry(1)).await;
+        for id in ["old_key", "new_key"] {
+            world.begin("pinned", id, &()).await;
+            world.until("pinned", id, "waiting for its retry", |view| view.status == StatusWord::Waiting).await;
+        }
+        world.crash_worker(0).await;
+        world.add_worker_with(registry(2), build("build-2")).await;
+        for (id, choice) in [("old_key", KeyChoice::OldKey), ("new_key", KeyChoice::NewKey)] {
+            let view = world.until("pinned", id, "parked", |view| view.status == StatusWord::Attention).await;
+            let position = view.parked.and_then(|(_, parked)| parked.changed?.asked_at).expect("it asks");
+            let question = QuestionId { run: view.run, position };
+            let rekeying = Rekeying { question, choice: Unparking::Key(choice), by: Some("ann".to_owned()), why: None };
+            let answer = world.handle().rekey(&name("pinned", id), "op".to_owned(), rekeying).await;
+            assert_eq!(answer.expect("it is answered"), Answer::Done);
+            assert_eq!(world.end("pinned", id).await.output::<u32>(), 2);
+            let attempts = world.attempts("pinned", id).await;
+            // Between them perhaps one that was lost with its worker.
+            let [(_, first), .., (_, last)] = &attempts[..] else { panic!("{attempts:?}") };
+            assert_ne!(first.input, last.input);
+            assert_eq!(first.key == last.key, choice == KeyChoice::OldKey, "{id}");
+            let sent = last.key;
+            // A run from the beginning makes the same calls under the same keys.
+            let restarted = world.handle().restart(name("pinned", id), "again".to_owned(), None).await;
+            assert_eq!(restarted.expect("it is restarted"), Answer::Done);
+            world.until("pinned", id, "it ends again", |view| view.run.0 == 2 && view.end.is_some()).await;
+            let again = world.attempts("pinned", id).await;
+            let keys: Vec<_> = again.iter().map(|(_, attempted)| attempted.key).collect();
+            assert!(!keys.is_empty() && keys.iter().all(|key| *key == sent), "{id}: {again:?}");
+        }
     }
 
     async fn p09_a_panic_in_a_step_is_a_failed_attempt_and_one_of_the_body_parks(setup) {

@@ -152,3 +152,26 @@ fn p42_events_are_sent_and_time_out() {
         assert!(replayed.ended && replayed.entries > 5, "{replayed:?}");
     });
 }
+
+#[test]
+fn p42_the_timeout_of_an_event_is_forced_without_moving_time() {
+    let kit = TestKit::new().workflow_fn("asks", |cx: Workflow, (): ()| async move {
+        let first = cx.event::<String>("approved").timeout("3 days").await;
+        let second = cx.events::<String>(["approved", "rejected"]).timeout("3 days").await;
+        let third = cx.event::<String>("approved").timeout("3 days").await?;
+        Ok::<_, Error>((first.is_err_and(|error| error.is_timed_out()), second.is_err(), third))
+    });
+    kit.run(async |kit| {
+        kit.mock(Mock::event("approved").times_out(1)).unwrap();
+        kit.mock(Mock::event("approved | rejected").always_times_out()).unwrap();
+        let began = kit.now();
+        let run = kit.start_instance("asks", &()).await.unwrap();
+        run.reaches(Status::Waiting).await.unwrap();
+        assert!(kit.now().since(began).as_u64() < 1_000, "no three days have passed");
+        run.send("approved", "yes").await.unwrap();
+        assert_eq!(run.result::<(bool, bool, String)>().await.unwrap(), (true, true, "yes".to_owned()));
+        assert!(kit.replay(&run.export().await.unwrap()).unwrap().ended);
+        let words = kit.mock(Mock::event("other").returns("yes")).unwrap_err().to_string();
+        assert!(words.contains("a wait can only time out"), "{words}");
+    });
+}

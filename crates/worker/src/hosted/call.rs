@@ -36,6 +36,10 @@ pub(super) struct Known {
     pub(super) refused: Option<Failure>,
     attempt: Attempt,
     pinned: Option<(StepKey, Policy)>,
+    /// A key that a person kept for it, where nothing is pinned.
+    kept: Option<StepKey>,
+    /// The input of an attempt that is only to be recorded, if that was another one.
+    recorded: Option<Fingerprint>,
     first_at: Option<Timestamp>,
     /// What the attempts before told last of their progress.
     last: Option<Payload>,
@@ -111,6 +115,8 @@ impl Known {
             refused,
             attempt: Attempt::FIRST,
             pinned: None,
+            kept: None,
+            recorded: None,
             first_at: None,
             last: None,
             progress: Arc::default(),
@@ -145,6 +151,8 @@ impl Known {
     pub(super) fn start(&mut self, start: &Start) {
         self.attempt = start.attempt;
         self.pinned.clone_from(&start.pinned);
+        self.kept = start.kept;
+        self.recorded = start.input;
         self.first_at = start.first_at;
         self.last.clone_from(&start.progress);
         self.progress = Arc::default();
@@ -152,7 +160,7 @@ impl Known {
 
     /// The key that its attempts bear.
     pub(super) fn key(&self) -> StepKey {
-        self.pinned.as_ref().map_or(self.key, |(key, _)| *key)
+        self.pinned.map_or_else(|| self.kept.unwrap_or(self.key), |(key, _)| key)
     }
 
     /// `undoes` is the key of the step that it takes back.
@@ -339,7 +347,7 @@ impl Known {
             called_after: self.called_after,
             ran_for,
             key: self.key(),
-            input: self.fingerprint,
+            input: self.recorded.unwrap_or(self.fingerprint),
             policy: self.policy(),
             outcome,
             progress: None,

@@ -33,7 +33,7 @@ impl Hosted {
     fn birth(&mut self, entry: &Entry, out: &mut Vec<Out>) {
         let Fact::Started(started) = &entry.fact else {
             let message = format!("entry {} ({}) is no first entry", entry.position, entry.fact.word());
-            return self.park(Parked { code: ParkCode::Unreadable, message }, out);
+            return self.park(Parked::new(ParkCode::Unreadable, message), out);
         };
         self.info.generation = started.generation;
         let mut replay = Replay::new(self.env.build.clone(), entry.position);
@@ -42,7 +42,7 @@ impl Hosted {
         self.clock = entry.at;
         let Some(definition) = self.env.registry.definition(&self.info.workflow) else {
             let message = format!("workflow {} is not registered here", self.info.workflow);
-            return self.park(Parked { code: ParkCode::Broken, message }, out);
+            return self.park(Parked::new(ParkCode::Broken, message), out);
         };
         let host = Host::new(self.info.clone(), started.seed);
         host.begin_with(&started.attributes);
@@ -179,6 +179,7 @@ impl Hosted {
             | Fact::Lost(_)
             | Fact::Parked(_)
             | Fact::Retried
+            | Fact::Rekeyed(_)
             | Fact::Continued(_)
             | Fact::Compensating(_)
             | Fact::Compensated(_)
@@ -294,17 +295,17 @@ impl Hosted {
             BodyState::Again(input) => self.again(input, out),
             BodyState::Panicked(message) => {
                 let message = format!("the body panicked after entry {seen}: {message}");
-                self.park(Parked { code: ParkCode::BodyPanicked, message }, out);
+                self.park(Parked::new(ParkCode::BodyPanicked, message), out);
             }
             BodyState::Misfit(misfit) => {
                 let Misfit { position, reason } = misfit;
                 let message = format!("the code disagrees with entry {position} (attempted): {reason}");
-                self.park(Parked { code: ParkCode::JournalMismatch, message }, out);
+                self.park(Parked::new(ParkCode::JournalMismatch, message), out);
             }
             BodyState::Foreign => self.park_foreign_body(out),
             BodyState::Spinning => {
                 let message = format!("{} wakes itself without end and awaits nothing", self.name());
-                self.park(Parked { code: ParkCode::ForeignAwait, message }, out);
+                self.park(Parked::new(ParkCode::ForeignAwait, message), out);
             }
         }
     }
@@ -369,7 +370,7 @@ impl Hosted {
     pub(super) fn park_foreign_body(&mut self, out: &mut Vec<Out>) {
         let message =
             format!("{} awaits something that is not a step, sleep or wait of its own context", self.name());
-        self.park(Parked { code: ParkCode::ForeignAwait, message }, out);
+        self.park(Parked::new(ParkCode::ForeignAwait, message), out);
     }
 
     pub(super) fn park(&mut self, parked: Parked, out: &mut Vec<Out>) {

@@ -16,7 +16,7 @@ use everstep_sdk::{
     host::{DelayFn, StepFn, StepInfo},
 };
 
-use crate::{metrics::Metrics, watch::Watch};
+use crate::{metrics::Metrics, settings::Interceptor, watch::Watch};
 
 /// What all instances of one session share.
 pub struct Env {
@@ -36,6 +36,8 @@ pub struct Env {
     pub watch: Arc<Watch>,
     /// Where is counted.
     pub metrics: Metrics,
+    /// Sees what instances wait for.
+    pub interceptor: Option<Arc<dyn Interceptor>>,
     /// Is told, from any thread, that something foreign woke a body.
     pub foreign: ForeignListener,
 }

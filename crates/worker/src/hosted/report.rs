@@ -116,7 +116,14 @@ impl Hosted {
             return Vec::new();
         }
         let opens = std::mem::take(&mut self.told.opens);
-        opens.into_iter().filter_map(|number| self.calls.get(&number)?.open()).collect()
+        let mut opens: Vec<_> =
+            opens.into_iter().filter_map(|number| self.calls.get(&number)?.open()).collect();
+        if let Some(interceptor) = &self.env.interceptor {
+            for Open { call, wait, .. } in &mut opens {
+                interceptor.opens(&self.info, call, wait);
+            }
+        }
+        opens
     }
 
     /// The waits of calls that the body has dropped, and the hooks that it lets go. Where it has ended or cannot go on waits end with

@@ -51,10 +51,10 @@ impl Hosted {
         self.env.metrics.resumed.inc();
     }
 
-    /// Whether the lease ends with a suspend, once it is answered.
+    /// Whether the lease ends with a suspend: once it is answered, or with the next turn, if it was answered since the last.
     #[must_use]
     pub fn is_suspending(&self) -> bool {
-        self.reports.is_suspending()
+        self.reports.is_suspending() || self.reports.finish() == Some(Finish::Suspended)
     }
 
     /// Whether the suspend was taken, as its answer has said since the last turn, or as this grant says before the answer has come:

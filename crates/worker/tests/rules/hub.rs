@@ -53,9 +53,18 @@ pub struct State {
     pub deaf: bool,
     /// Hears heartbeats and does not answer them.
     pub mute: bool,
-    /// The answer to a heartbeat that was made before overtakes the answer to each suspend.
-    pub overtakes: bool,
+    /// Heartbeats that were made before a suspend are compared after it, and so answered.
+    pub late: Option<Late>,
     offered_at: Instant,
+}
+
+/// Where the answer to a heartbeat stands that was compared after a suspend.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Late {
+    /// It overtakes the answer to the suspend.
+    Before,
+    /// Right behind it.
+    Behind,
 }
 
 impl Hub {
@@ -74,7 +83,7 @@ impl Hub {
             turned: Vec::new(),
             deaf: false,
             mute: false,
-            overtakes: false,
+            late: None,
             offered_at: Instant::now(),
         };
         let hub = Self { state: Arc::new(Mutex::new(state)), broker: MemoryBroker::new() };
@@ -258,15 +267,14 @@ impl State {
             if let WorkerItem::GiveBack { instance, .. } = &item {
                 self.given_back.push(*instance);
             }
-            if let WorkerItem::Report(report) = &item
-                && self.overtakes
-                && report.then == Then::Suspend
-            {
-                let not_yours = vec![(report.instance, report.epoch)];
-                let heard = Heard { number: 0, not_yours, steps_not_yours: Vec::new() };
-                self.say(vec![(message.session, CoordinatorItem::Heard(heard))], out);
+            let heard = heard_late(&item);
+            if let Some(heard) = heard.clone().filter(|_| self.late == Some(Late::Before)) {
+                self.say(vec![(message.session, heard)], out);
             }
-            let said = self.co.hear(message.session, &build, item);
+            let mut said = self.co.hear(message.session, &build, item);
+            if self.late == Some(Late::Behind) {
+                said.extend(heard.map(|heard| (message.session, heard)));
+            }
             self.say(said, out);
         }
     }
@@ -307,6 +315,14 @@ impl State {
             });
         }
     }
+}
+
+/// The answer to a heartbeat that named a lease which this report ends.
+fn heard_late(item: &WorkerItem) -> Option<CoordinatorItem> {
+    let WorkerItem::Report(report) = item else { return None };
+    let not_yours = vec![(report.instance, report.epoch)];
+    let heard = Heard { number: 0, not_yours, steps_not_yours: Vec::new() };
+    (report.then == Then::Suspend).then_some(CoordinatorItem::Heard(heard))
 }
 
 /// A worker under test.

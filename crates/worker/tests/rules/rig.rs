@@ -151,6 +151,7 @@ impl Rig {
             limits: self.co.rules.limits,
             linger: Duration::from_millis(100),
             caches: self.caches,
+            interceptor: None,
             watch: Arc::new(Watch::default()),
             metrics: self.metrics.clone(),
             foreign: Arc::new(move |_, _| *foreign.lock().unwrap() = true),

@@ -5,7 +5,7 @@
 SELECT q.instance, i.namespace, i.workflow, i.name, i.run, q.since, q.code, q.message, q.call_kind, q.call_name, q.call_count, q.body
 FROM (
     (SELECT a.instance, a.since, '\x00000000000000000000000000000000'::bytea AS call, a.code, a.message,
-            NULL::smallint AS call_kind, NULL::text AS call_name, NULL::integer AS call_count, NULL::bytea AS body
+            NULL::smallint AS call_kind, NULL::text AS call_name, NULL::integer AS call_count, a.changed AS body
      FROM attention a
      JOIN instance i ON i.id = a.instance
      WHERE a.since >= $5::bigint AND a.since <= (SELECT everstep_clock()) - $4::bigint AND ($3::text = '' OR a.code = $3::text)

@@ -12,7 +12,8 @@ SELECT k.nth, i.id, i.namespace, i.workflow, i.name, i.run, i.generation, i.stat
        a.since, a.code, a.message, e.entry, e.payload, c.paused_at, c.cancel_position, c.cancel_until,
        c.cancel_rollback, c.compensating_at,
        c.paused_at IS NOT NULL AND EXISTS (SELECT FROM lease p WHERE p.instance = k.id) AS pausing,
-       w.call_kind, w.call_name, w.call_count, w.kind, w.since, w.due_at, w.awaited, i.events, i.pin, u.entry AS compensated
+       w.call_kind, w.call_name, w.call_count, w.kind, w.since, w.due_at, w.awaited, i.events, i.pin, u.entry AS compensated,
+       a.changed
 FROM unnest($1::uuid[]) WITH ORDINALITY AS k (id, nth)
 CROSS JOIN LATERAL (SELECT * FROM instance i WHERE i.id = k.id LIMIT 1) i
 LEFT JOIN LATERAL (
@@ -27,7 +28,7 @@ LEFT JOIN LATERAL (
     WHERE r.instance = k.id AND r.subject = '\x00000000000000000000000000000000'
     LIMIT 1
 ) r ON true
-LEFT JOIN LATERAL (SELECT since, code, message FROM attention a WHERE a.instance = k.id LIMIT 1) a ON true
+LEFT JOIN LATERAL (SELECT since, code, message, changed FROM attention a WHERE a.instance = k.id LIMIT 1) a ON true
 LEFT JOIN LATERAL (SELECT * FROM control c WHERE c.instance = k.id LIMIT 1) c ON true
 LEFT JOIN LATERAL (
     SELECT entry, payload
