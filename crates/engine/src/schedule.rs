@@ -18,7 +18,7 @@ mod when;
 
 use everstep_protocol::{
     Attribute, AttributeName, AttributeValue, InstanceId, Millis, Payload, Pin, ScheduleId, Timestamp,
-    WorkflowName,
+    WorkflowName, name::NameError, payload::PayloadError,
 };
 use serde::{Deserialize, Serialize};
 
@@ -87,7 +87,41 @@ pub struct DefinitionError {
     pub rule: &'static str,
 }
 
+/// Why a definition cannot be made. Trying again gives the same answer.
+#[derive(Debug, thiserror::Error)]
+pub enum StartsError {
+    /// The name of the workflow breaks its rule.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// The input has no JSON form.
+    #[error(transparent)]
+    Input(#[from] PayloadError),
+}
+
 impl Definition {
+    /// What starts a workflow with an input at these times; everything else is as if nothing was said of it.
+    pub fn starts(
+        workflow: &str,
+        input: &(impl Serialize + ?Sized),
+        when: When,
+    ) -> Result<Self, StartsError> {
+        Ok(Self {
+            workflow: WorkflowName::new(workflow)?,
+            input: Payload::encode(input)?,
+            retention: Own::default(),
+            pin: None,
+            strict: None,
+            attributes: Vec::new(),
+            when,
+            from: None,
+            until: None,
+            limit: None,
+            jitter: Millis::ZERO,
+            overlap: Overlap::default(),
+            catch_up: CatchUp::default(),
+        })
+    }
+
     /// The longest jitter.
     pub const JITTER_MAX: Millis = Millis::from_secs(86_400);
     /// The longest span within which missed due times are caught up.
@@ -105,7 +139,7 @@ impl Definition {
             return refuse("jitter", self.jitter.to_string(), "at most 1 day");
         }
         if self.catch_up.within > Self::CATCH_UP_MAX {
-            return refuse("catch_up.within", self.catch_up.within.to_string(), "at most 366 days");
+            return refuse("catch_up_within", self.catch_up.within.to_string(), "at most 366 days");
         }
         if let Overlap::Queue { max } = self.overlap
             && !(1..=Self::QUEUE_MAX).contains(&max)

@@ -122,7 +122,7 @@ fn s01_what_cannot_be_meant_is_refused_by_field() {
                 catch_up: CatchUp { which: Which::All, within: Millis::from_secs(367 * 86_400) },
                 ..good.clone()
             },
-            "catch_up.within",
+            "catch_up_within",
         ),
         (
             Definition {

@@ -239,6 +239,11 @@ impl State {
         self.recent.drain(..over);
     }
 
+    /// Whether something waits that is not held back by a pause.
+    pub(super) const fn has_queue(&self) -> bool {
+        self.paused.is_none() && !self.queue.is_empty()
+    }
+
     /// Keeps an instance in mind.
     pub(super) fn keep_open(&mut self, run: Run) {
         if self.open.iter().any(|open| open.id == run.id && open.workflow == run.workflow) {
@@ -252,7 +257,7 @@ impl State {
     /// When to look again whether what is open has ended: the rarer the longer it takes.
     pub(super) fn look_again(&self, now: Timestamp) -> Option<Timestamp> {
         let since = self.open.first()?.since;
-        let pause = Millis((now.since(since).as_u64() / 10).clamp(1_000, 30_000));
+        let pause = Millis((now.since(since).as_u64() / 10).clamp(200, 30_000));
         Some(now.plus(pause))
     }
 }

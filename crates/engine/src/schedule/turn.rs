@@ -210,7 +210,7 @@ impl Look<'_> {
                 state.backfills.remove(0);
                 continue;
             };
-            let waits = !state.open.is_empty() || !state.pending.is_empty() || self.has_queue(state);
+            let waits = !state.open.is_empty() || !state.pending.is_empty() || state.has_queue();
             let is_full = if beside { state.pending.len() >= STARTS_MAX } else { waits };
             if is_full {
                 return;
@@ -219,11 +219,6 @@ impl Look<'_> {
             state.pending.push(Due { at, start_at: self.now, kind });
             state.backfills[0].settled = at;
         }
-    }
-
-    /// Whether something waits that is not held back by a pause.
-    const fn has_queue(&self, state: &State) -> bool {
-        state.paused.is_none() && !state.queue.is_empty()
     }
 
     fn is_used_up(&self, state: &State) -> bool {
@@ -238,7 +233,7 @@ impl Look<'_> {
         let due = if is_due { self.definition.due_after(self.times, state.settled) } else { None };
         let due = due.map(|due| self.definition.starts_at(self.id, self.times, due));
         let beside = state.backfills.first().is_some_and(|backfill| backfill.beside);
-        let waits = self.has_queue(state) || (!beside && !state.backfills.is_empty());
+        let waits = state.has_queue() || (!beside && !state.backfills.is_empty());
         let waiting = waits.then(|| state.look_again(self.now).unwrap_or(self.now));
         [due, waiting, beside.then_some(self.now)].into_iter().flatten().min()
     }

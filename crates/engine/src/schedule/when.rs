@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{Definition, DefinitionError, mixed};
 
 /// The moments that a cron expression names.
-pub trait Times {
+pub trait Times: Send + Sync {
     /// The first one after this moment, if there is one.
     fn after(&self, moment: Timestamp) -> Option<Timestamp>;
 }
@@ -165,12 +165,32 @@ impl Default for CatchUp {
 const SECOND: i64 = 1_000_000;
 
 impl When {
+    /// What a cron expression names, in UTC.
+    #[must_use]
+    pub fn cron(expression: &str) -> Self {
+        Self::Cron { expression: expression.to_owned(), zone: "UTC".to_owned() }
+    }
+
+    /// The same in a time zone, such as `Europe/Berlin`; of anything but a cron expression nothing changes.
+    #[must_use]
+    pub fn zone(self, name: &str) -> Self {
+        match self {
+            Self::Cron { expression, .. } => Self::Cron { expression, zone: name.to_owned() },
+            other => other,
+        }
+    }
+
+    /// Every so much.
+    #[must_use]
+    pub const fn every(every: Millis) -> Self {
+        Self::Every { every, offset: Millis::ZERO }
+    }
+
     pub(super) fn check(&self) -> Result<(), DefinitionError> {
         let refuse = |field, value: String, rule| Err(DefinitionError { field, value, rule });
         match self {
-            Self::Cron { .. } => Ok(()),
             Self::Every { every, offset } => {
-                let is_whole = |span: Millis| span.as_u64() % 1_000 == 0;
+                let is_whole = |span: Millis| span.as_u64().is_multiple_of(1_000);
                 if !(1_000..=Definition::EVERY_MAX.as_u64()).contains(&every.as_u64()) || !is_whole(*every) {
                     return refuse("every", every.to_string(), "1 second to 366 days, in whole seconds");
                 }
@@ -182,7 +202,7 @@ impl When {
             Self::At { at } if at.0 % SECOND != 0 || at.0 < 0 => {
                 refuse("at", at.to_string(), "a whole second")
             }
-            Self::At { .. } => Ok(()),
+            Self::Cron { .. } | Self::At { .. } => Ok(()),
         }
     }
 
