@@ -9,8 +9,9 @@ type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
 /// A report on everything, or on something.
 #[everstep::workflow]
-pub async fn report(_cx: Workflow, about: String) -> Result<String, Error> {
-    Ok(format!("all is well with {about}"))
+pub async fn report(cx: Workflow, about: String) -> Result<String, Error> {
+    let written = |_step, about: String| async move { Ok::<_, Error>(format!("all is well with {about}")) };
+    cx.step("write", about, written).await
 }
 
 /// A report each night.
