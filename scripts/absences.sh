@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Proves what is not there:
-#   - the engine and the protocol depend, at any depth, on no runtime, driver, clock or randomness;
+#   - the engine, the protocol and the calendar depend, at any depth, on no runtime, driver, clock or randomness;
 #   - each driver is named by the one crate that hides it, and by no other crate of the workspace;
 #   - the command brings along nothing that is for tests alone;
 #   - what makes HTTP calls and what writes to users' databases bring along no more than they need, and nothing brings them along;
@@ -22,7 +22,7 @@ breach() {
 
 # Tests may use what the crate itself may not, hence no dev-dependencies here.
 forbidden='tokio|async-std|lapin|tokio-postgres|rusqlite|rand|chrono|time|futures'
-for crate in everstep-engine everstep-protocol; do
+for crate in everstep-engine everstep-protocol everstep-calendar; do
   packages=$(tree --package "$crate" --edges normal,build)
   grep -q "^$crate " <<<"$packages" || breach "cargo tree shows nothing of $crate"
   while read -r name; do
@@ -92,11 +92,13 @@ only everstep-broker lapin
 # Users' own databases are written to through a driver that users name too.
 only "everstep-store everstep-postgres" tokio-postgres deadpool-postgres
 only everstep-store rusqlite
+# Which moments an expression names is one crate's business.
+only everstep-calendar croner jiff
 
 # Comments may speak of what code may not do.
 while IFS= read -r line; do
   breach "the engine is pure: $line"
-done < <(grep -rnE --include='*.rs' 'async |SystemTime|Instant::now' crates/engine/src | grep -vE '^[^:]+:[0-9]+:[[:space:]]*//')
+done < <(grep -rnE --include='*.rs' 'async |SystemTime|Instant::now|Timestamp::now|Zoned::now' crates/{engine,calendar}/src | grep -vE '^[^:]+:[0-9]+:[[:space:]]*//')
 
 if [ "$breaches" -gt 0 ]; then exit 1; fi
 echo "absences: nothing is there that must not be"

@@ -8,6 +8,7 @@ pub mod guide;
 pub mod orders;
 pub mod payment;
 pub mod policies;
+pub mod schedules;
 pub mod webhooks;
 
 pub use fulfil::registry;

@@ -480,3 +480,33 @@ CREATE TABLE bulk (
 COMMENT ON COLUMN bulk.state IS '0 running, 1 done, 2 stopped';
 CREATE INDEX bulk_running ON bulk (created_at) WHERE state = 0;
 CREATE INDEX bulk_by_time ON bulk (namespace, created_at);
+
+-- Schedules (rules S1 to S16): what each starts and when, and where it stands. A row changes twice for each of its due times, and by people;
+-- `version` counts the changes, and each is made to the version that was read. `wake_at` is when to look at it again.
+CREATE TABLE schedule (
+    namespace text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    version bigint NOT NULL,
+    created_at bigint NOT NULL,
+    changed_at bigint NOT NULL,
+    wake_at bigint,
+    definition text NOT NULL,
+    state text NOT NULL,
+    PRIMARY KEY (namespace, id)
+) WITH (fillfactor = 50);
+COMMENT ON COLUMN schedule.changed_at IS 'when a person changed it last';
+COMMENT ON COLUMN schedule.wake_at IS 'none: nothing is to come, until somebody changes it';
+CREATE INDEX schedule_due ON schedule (wake_at) WHERE wake_at IS NOT NULL;
+
+-- Who changed which schedule, kept for 90 days, also of one that was deleted (rule S15).
+CREATE TABLE schedule_change (
+    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    namespace text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    at bigint NOT NULL,
+    operation text NOT NULL,
+    who text,
+    detail text
+);
+CREATE INDEX schedule_change_of ON schedule_change (namespace, id, number);
+CREATE INDEX schedule_change_at ON schedule_change (at);

@@ -434,3 +434,32 @@ CREATE TABLE bulk (
 
 CREATE INDEX bulk_running ON bulk (created_at) WHERE state = 0;
 CREATE INDEX bulk_time ON bulk (namespace, created_at);
+
+-- Schedules: what each starts and when, and where it stands. `version` counts the changes, `wake_at` is when to look at it again.
+CREATE TABLE schedule (
+    namespace  TEXT    NOT NULL,
+    id         TEXT    NOT NULL,
+    version    INTEGER NOT NULL,
+    created_at INTEGER NOT NULL,
+    changed_at INTEGER NOT NULL,
+    wake_at    INTEGER,
+    definition TEXT    NOT NULL,
+    state      TEXT    NOT NULL,
+    PRIMARY KEY (namespace, id)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX schedule_due ON schedule (wake_at) WHERE wake_at IS NOT NULL;
+
+-- Who changed which schedule, kept for 90 days, also of one that was deleted.
+CREATE TABLE schedule_change (
+    number    INTEGER PRIMARY KEY,
+    namespace TEXT    NOT NULL,
+    id        TEXT    NOT NULL,
+    at        INTEGER NOT NULL,
+    operation TEXT    NOT NULL,
+    who       TEXT,
+    detail    TEXT
+) STRICT;
+
+CREATE INDEX schedule_change_of ON schedule_change (namespace, id, number);
+CREATE INDEX schedule_change_at ON schedule_change (at);

@@ -2,6 +2,7 @@
 
 mod attention;
 mod ledger;
+mod schedules;
 
 use std::path::PathBuf;
 
@@ -13,6 +14,7 @@ pub use self::attention::{
     AnswerArgs, AttentionCommand, AttentionListArgs, QuestionFilter, ResolveAllArgs, ResolveArgs,
 };
 pub use self::ledger::{FindArgs, LedgerCommand};
+pub use self::schedules::{PutArgs, SchedulesCommand};
 
 /// What the exit codes mean.
 pub const EXIT_CODES: &str = "\
@@ -97,6 +99,9 @@ pub enum Command {
     /// Operate many instances at once
     #[command(subcommand)]
     Bulk(BulkCommand),
+    /// Start instances at their times: cron, intervals, single moments
+    #[command(subcommand)]
+    Schedules(SchedulesCommand),
     /// Look at what instances ask people, and answer
     #[command(subcommand)]
     Attention(AttentionCommand),

@@ -10,6 +10,7 @@ mod hooks;
 mod instances;
 mod ledger;
 mod rejected;
+mod schedules;
 mod settings;
 mod start;
 
@@ -42,6 +43,7 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Start(args) => start::start(&Asking::new(&global)?, args).await,
         Command::Instances(command) => instances::run(&Asking::new(&global)?, command).await,
         Command::Bulk(command) => bulk::run(&Asking::new(&global)?, command).await,
+        Command::Schedules(command) => schedules::run(&Asking::new(&global)?, command).await,
         Command::Attention(command) => attention::run(&Asking::new(&global)?, command).await,
         Command::Ledger(command) => ledger::run(&Asking::new(&global)?, command).await,
         Command::Events(command) => events::run(&Asking::new(&global)?, command).await,

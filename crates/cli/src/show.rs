@@ -1,6 +1,8 @@
 //! Tables for people. What others wrote (names, messages) is shown without control characters, so that it cannot steer
 //! the terminal.
 
+mod schedule;
+
 use std::{fmt::Write as _, io::IsTerminal};
 
 use comfy_table::{Cell, Color, Table, presets};
@@ -9,6 +11,8 @@ use crate::answer::{
     Bulk, Call, Child, Decision, Entry, Hook, Instance, Ledger, Question, QuestionList, Reason, Rejected,
     Rollback,
 };
+
+pub use self::schedule::{schedule, schedule_changes, schedules};
 
 /// Text in which control characters are escaped.
 #[must_use]

@@ -248,6 +248,113 @@ fn many_instances_are_operated_at_once() {
 }
 
 #[test]
+fn s01_schedules_are_operated() {
+    let schedule = |more: &str| {
+        format!(
+            r#"{{"namespace":"default","id":"nightly","state":"active","workflow":"report","input":"all","cron":"30 2 * * *","zone":"Europe/Berlin","overlap":"queue_one","catch_up":"latest","catch_up_within":"1d","created_at":"2026-01-02T03:04:05.000006Z","changed_at":"2026-01-02T03:04:05.000006Z","next":[{{"due":"2026-01-03T01:30:00.000000Z","starts_at":"2026-01-03T01:32:11.000000Z"}}],"counts":{{"started":7,"existed":0,"refused":1,"skipped":2,"missed":3}},"open":[],"waiting":[],"backfills":[],"recent":[]{more}}}"#
+        )
+    };
+    let path = "/v1/default/schedules/nightly";
+    let put = ["schedules", "put", "nightly", "report", "--cron", "30 2 * * *", "--zone", "Europe/Berlin"];
+    let with = |more: &[&'static str]| [&put[..], more].concat();
+    let created = one(format!("PUT {path}?by=ann"), 201, schedule(""));
+    let options = [
+        "--input",
+        r#"{"n": 1.10}"#,
+        "--overlap",
+        "queue_one",
+        "--jitter",
+        "5 min",
+        "--limit",
+        "9",
+        "--attribute",
+        "vip=true",
+        "--retention",
+        "30 days",
+        "--strict",
+        "--catch-up",
+        "all",
+        "--catch-up-within",
+        "2 h",
+        "--by",
+        "ann",
+    ];
+    assert_snapshot!("schedules_put", created.run(&with(&options)));
+    assert_snapshot!(
+        "schedules_put_json",
+        one(format!("PUT {path}"), 200, schedule("")).run(&with(&["--output", "json"]))
+    );
+    let refused = problem(422, "schedule", "cron x is refused: it has 1 fields", false);
+    assert_snapshot!("schedules_refused", one(format!("PUT {path}"), 422, refused).run(&put));
+    assert_snapshot!(
+        "schedules_put_nothing",
+        Rig::new(Vec::new()).run(&["schedules", "put", "nightly", "report"])
+    );
+    let list = format!(r#"{{"schedules":[{}],"next":null}}"#, schedule(""));
+    assert_snapshot!(
+        "schedules_list",
+        one("GET /v1/default/schedules?after=a&limit=5", 200, list).run(&[
+            "schedules",
+            "list",
+            "--limit",
+            "5",
+            "--after",
+            "a"
+        ])
+    );
+    let action = |outcome: &str, more: &str| {
+        format!(
+            r#"{{"due":"2026-01-02T01:30:00.000000Z","at":"2026-01-02T01:30:00.100000Z","outcome":"{outcome}","times":1{more}}}"#
+        )
+    };
+    let started = action("started", r#","instance":"nightly:20260102T013000Z""#);
+    let failing = action("refused", r#","code":"not_served","message":"no worker serves it""#);
+    let busy = schedule(&format!(
+        r#","failing":{failing},"paused":{{"since":"2026-01-02T03:04:05.000006Z","note":"moving"}},"recent":[{failing},{started}],"open":[{{"workflow":"report","id":"nightly:20260102T013000Z","since":"2026-01-02T01:30:00.100000Z"}}],"waiting":["2026-01-03T01:30:00.000000Z"]"#
+    ));
+    let busy = busy.replacen(r#""open":[],"waiting":[],"#, "", 1).replacen(r#","recent":[]"#, "", 1);
+    assert_snapshot!(
+        "schedules_get",
+        one(format!("GET {path}?next=1"), 200, busy).run(&["schedules", "get", "nightly", "--next", "1"])
+    );
+    let pause = one(format!("POST {path}/pause?by=ann"), 200, schedule(""));
+    assert_snapshot!(
+        "schedules_pause",
+        pause.run(&["schedules", "pause", "nightly", "--note", "moving", "--by", "ann"])
+    );
+    let resume = one(format!("POST {path}/resume"), 200, schedule(""));
+    assert_snapshot!("schedules_resume", resume.run(&["schedules", "resume", "nightly"]));
+    let name = r#"{"workflow":"report","id":"nightly:by-hand-1"}"#.to_owned();
+    let trigger = ["schedules", "trigger", "nightly", "--key", "k-1"];
+    assert_snapshot!(
+        "schedules_trigger",
+        one(format!("POST {path}/trigger"), 201, name.clone()).run(&trigger)
+    );
+    assert_snapshot!("schedules_trigger_again", one(format!("POST {path}/trigger"), 200, name).run(&trigger));
+    let backfill = [
+        "schedules",
+        "backfill",
+        "nightly",
+        "--from",
+        "2026-01-01T00:00:00Z",
+        "--until",
+        "2026-01-08T00:00:00Z",
+        "--key",
+        "k-2",
+        "--side-by-side",
+    ];
+    assert_snapshot!(
+        "schedules_backfill",
+        one(format!("POST {path}/backfill"), 200, schedule("")).run(&backfill)
+    );
+    let gone = one(format!("DELETE {path}?by=ann"), 204, String::new());
+    assert_snapshot!("schedules_delete", gone.run(&["schedules", "delete", "nightly", "--by", "ann"]));
+    let changes = r#"{"changes":[{"at":"2026-01-02T03:04:05.000006Z","operation":"pause","by":"ann","detail":"moving"},{"at":"2026-01-01T03:04:05.000006Z","operation":"put","by":null,"detail":null}]}"#;
+    let changes = one(format!("GET {path}/changes?limit=9"), 200, changes.to_owned());
+    assert_snapshot!("schedules_changes", changes.run(&["schedules", "changes", "nightly", "--limit", "9"]));
+}
+
+#[test]
 fn p33_conditions_and_options_of_a_bulk_are_sent() {
     let bulk = r#"{"namespace":"default","id":"b-1","operation":"restart","where":{"attributes":{"vip":true},"status":"errored"},"state":"running","created_at":"2026-01-02T03:04:05.000006Z","ended_at":null}"#;
     let rig = one("POST /v1/default/bulk", 201, bulk.to_owned());

@@ -1,5 +1,7 @@
 //! The routes: one request, one answer, and a failure that says whether repeating it is safe.
 
+mod schedules;
+
 use std::time::Duration;
 
 use everstep_protocol::{EventKey, EventType, InstanceId, Namespace, Pin, Token, WorkflowName};
@@ -8,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
+pub use self::schedules::Backfill;
 use crate::error::{Error, Problem};
 
 /// Longer than a coordinator takes to say that it does not know.

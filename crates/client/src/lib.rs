@@ -13,10 +13,12 @@ mod client;
 mod error;
 mod hook;
 mod instance;
+mod schedules;
 
 pub use client::{Client, StartWith};
 pub use error::{Error, Problem, StartStage};
 pub use everstep_engine::StatusWord as Status;
+pub use everstep_engine::schedule;
 pub use everstep_protocol::{
     hook::{HookRetention, StartHook},
     journal::Other,
@@ -25,3 +27,4 @@ pub use everstep_protocol::{
 pub use everstep_sdk::SendEvent;
 pub use hook::{HookView, Resumed};
 pub use instance::{InstanceHandle, OperationError, ResultError, View};
+pub use schedules::{ScheduleAction, ScheduleRun, ScheduleView};

@@ -229,6 +229,7 @@ fn services(
     endless(&mut set, Box::pin(service::rejections::run(Arc::clone(shared), rejections)));
     endless(&mut set, Box::pin(service::clean::run(Arc::clone(shared))));
     endless(&mut set, Box::pin(service::bulks::run(Arc::clone(shared))));
+    endless(&mut set, Box::pin(service::schedules::run(Arc::clone(shared))));
     endless(&mut set, Box::pin(service::letters::run(Arc::clone(shared))));
     endless(&mut set, Box::pin(service::deadlines::run(Arc::clone(shared))));
     endless(&mut set, Box::pin(service::measure::run(Arc::clone(shared))));

@@ -32,6 +32,10 @@
 //! | `POST /v1/{namespace}/bulk` | an operation on many instances, or with `dry_run` their count |
 //! | `GET /v1/{namespace}/bulk` | such operations, newest first |
 //! | `GET /v1/{namespace}/bulk/{id}`, `POST .../{id}/stop` | one of them; stop it |
+//! | `GET /v1/{namespace}/schedules` | schedules |
+//! | `PUT`, `GET`, `DELETE /v1/{namespace}/schedules/{id}` | create or change one, look at it, delete it |
+//! | `POST .../schedules/{id}/pause`, `.../resume`, `.../trigger`, `.../backfill` | operate it |
+//! | `GET .../schedules/{id}/changes` | who has changed it |
 //! | `GET /v1/{namespace}/journals` | open instances with their journals, streamed |
 //! | `GET /v1/{namespace}/hooks`, `.../{token}` | tokens and who has them |
 //! | `POST /v1/{namespace}/hooks/{token}/resume` | resumes a hook |
@@ -58,6 +62,7 @@ mod problem;
 mod reason;
 mod rejected;
 mod rollback;
+mod schedules;
 mod view;
 mod webhooks;
 
@@ -154,6 +159,16 @@ pub fn router(handle: Handle) -> Router {
         .route("/v1/{namespace}/bulk/{id}", get(bulk::get))
         .route("/v1/{namespace}/bulk/{id}/stop", post(bulk::stop))
         .route("/v1/{namespace}/journals", get(export::journals))
+        .route("/v1/{namespace}/schedules", get(schedules::list))
+        .route(
+            "/v1/{namespace}/schedules/{id}",
+            get(schedules::get).put(schedules::put).delete(schedules::delete),
+        )
+        .route("/v1/{namespace}/schedules/{id}/pause", post(schedules::pause))
+        .route("/v1/{namespace}/schedules/{id}/resume", post(schedules::resume))
+        .route("/v1/{namespace}/schedules/{id}/trigger", post(schedules::trigger))
+        .route("/v1/{namespace}/schedules/{id}/backfill", post(schedules::backfill))
+        .route("/v1/{namespace}/schedules/{id}/changes", get(schedules::changes))
         .route("/v1/{namespace}/rejected", get(rejected::list))
         .route("/v1/{namespace}/hooks", get(hooks::list))
         .route("/v1/{namespace}/hooks/{token}", get(hooks::get))

@@ -22,12 +22,14 @@
 //! | rejections | records what can never be accepted | as it comes | every coordinator |
 //! | measure | measures what rejected records take, and stops the intake of a namespace at the bound | 5 s | every coordinator |
 //! | bulks | goes on with operations on many instances | 1 s, and when one begins | duty `bulk` |
+//! | schedules | starts what schedules have due | when the next is due, 1 s at most | duty `schedules` |
 //! | clean | deletes what is past its time, and journals of deleted instances | 60 s, and when one was deleted | duty `clean` |
 //!
 //! What it does not do: no rule about instances stands here, they are the engine's; no SQL, no AMQP.
 
 mod arrival;
 mod bound;
+mod calendars;
 mod chance;
 mod coordinator;
 mod error;
@@ -50,8 +52,9 @@ pub use chance::{Chance, SystemChance};
 pub use coordinator::Coordinator;
 pub use error::{Error, ErrorKind};
 pub use handle::{
-    BATCH_STARTS_MAX, BulkBegun, BulkCount, Decision, Each, EventRequest, Handle, IDS_MAX, ResumeRequest,
-    Resumed, StartRequest, Uncarried, WebhookAnswer, WebhookCall,
+    BATCH_STARTS_MAX, BackfillRequest, BulkBegun, BulkCount, Decision, Each, EventRequest, Handle, IDS_MAX,
+    OfSchedule, ResumeRequest, Resumed, ScheduleError, StartRequest, Triggered, Uncarried, WebhookAnswer,
+    WebhookCall,
 };
 pub use metrics::described as described_metrics;
 pub use schema::Misfit;

@@ -23,6 +23,9 @@ const LIVES: [f64; 12] =
 
 /// Why entries are read.
 const ENTRIES_READ: [&str; 2] = ["grant", "lack"];
+/// Of what is to be in time, and may be made up for after days.
+const SCHEDULED: [f64; 10] = [0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 300.0, 3_600.0, 86_400.0];
+
 /// How a step is answered without a call.
 const HITS: [&str; 2] = ["found", "reused"];
 /// What people decide.
@@ -68,6 +71,15 @@ pub(crate) struct Metrics {
     pub(crate) broker_blocked: IntGauge,
     pub(crate) broker_connections: IntGauge,
     pub(crate) duties: IntGaugeVec,
+    pub(crate) schedules: ScheduleMeters,
+}
+
+/// What became of the due times of schedules.
+#[derive(Clone, Debug)]
+pub(crate) struct ScheduleMeters {
+    pub(crate) starts: Words,
+    pub(crate) skipped: IntCounterVec,
+    pub(crate) lateness: Histogram,
 }
 
 /// Counters by a word of the code, resolved once.
@@ -258,6 +270,7 @@ impl Metrics {
             broker_connections: book
                 .gauge("broker_connections", "Connections to the broker that were established so far.")?,
             duties: book.gauges("duty", "1 if this coordinator has the duty.", &["duty"])?,
+            schedules: schedules(book)?,
         })
     }
 }
@@ -269,6 +282,28 @@ fn entries_read(book: &mut Book) -> Result<Words, Error> {
         &["reason"],
     )?;
     Ok(Words::of(&counters, &ENTRIES_READ))
+}
+
+/// What became of the due times of schedules (rule S16).
+fn schedules(book: &mut Book) -> Result<ScheduleMeters, Error> {
+    let starts = book.counters(
+        "schedule_starts_total",
+        "Starts of schedules by outcome: started, existed (it was there already), refused, unknown (it is made again).",
+        &["outcome"],
+    )?;
+    let skipped = book.counters(
+        "schedule_skipped_total",
+        "Due times of schedules that were not started: overlap (an earlier one was open, or too many waited), missed (nobody started \
+         them in time).",
+        &["reason"],
+    )?;
+    let lateness = book.histogram(
+        "schedule_lateness_seconds",
+        "From when a due time was to be started until it was.",
+        &SCHEDULED,
+    )?;
+    let starts = Words::of(&starts, &["started", "existed", "refused", "unknown"]);
+    Ok(ScheduleMeters { starts, skipped: zeroed(skipped, &["overlap", "missed"]), lateness })
 }
 
 /// What steps did not have to call for, and what people had to decide (rule L15).

@@ -16,6 +16,7 @@ mod loops;
 pub(crate) mod measure;
 pub(crate) mod outbox;
 pub(crate) mod rejections;
+pub(crate) mod schedules;
 pub(crate) mod sessions;
 pub(crate) mod standing;
 pub(crate) mod starts;

@@ -21,6 +21,7 @@ use tokio::time::Instant;
 use crate::{
     arrival::{Arrival, Share},
     bound::Bound,
+    calendars::Calendars,
     chance::Chance,
     metrics::Metrics,
     replying::Replying,
@@ -48,6 +49,8 @@ pub(crate) struct Shared {
     pub(crate) later: Later,
     /// Compiled schemas of hooks.
     pub(crate) schemas: Schemas,
+    /// Cron expressions, read.
+    pub(crate) calendars: Calendars,
     /// Callers of webhooks that wait for an answer.
     pub(crate) replying: Replying,
     room: Mutex<Room>,
@@ -66,6 +69,8 @@ pub(crate) struct Shared {
     pub(crate) sweep: Notify,
     /// A bulk operation was begun.
     pub(crate) bulks: Notify,
+    /// A schedule was changed.
+    pub(crate) schedules: Notify,
     pub(crate) stopping: AtomicBool,
     pub(crate) turned_ms: AtomicU64,
     /// Whether the store answered when it was asked last.
@@ -148,6 +153,7 @@ impl Shared {
             rejections,
             later: Later::default(),
             schemas: Schemas::default(),
+            calendars: Calendars::default(),
             replying: Replying::default(),
             room: Mutex::new(room),
             sessions: RwLock::default(),
@@ -162,6 +168,7 @@ impl Shared {
             mail: Notify::new(),
             sweep: Notify::new(),
             bulks: Notify::new(),
+            schedules: Notify::new(),
             stopping: AtomicBool::new(false),
             turned_ms: AtomicU64::new(0),
             // It has just told the incarnation.

@@ -8,6 +8,7 @@
 //! | [`mod@decide`] | what one input does to one instance |
 //! | [`batch`] | how the decisions of one batch add up to one transaction |
 //! | [`bulk`] | which instances an operation on many is about |
+//! | [`schedule`] | which due times of a schedule are started, skipped or missed, and when to look again |
 //! | [`transition`] | what an operation does in each status |
 //! | [`mod@keep`] | what a restart from a step keeps of a journal |
 //! | [`mod@reuse`] | what a restart with `reuse` takes over of a journal |
@@ -36,6 +37,7 @@ pub mod retention;
 pub mod retry;
 pub mod reuse;
 pub mod rows;
+pub mod schedule;
 pub mod start;
 pub mod status;
 pub mod transition;

@@ -25,6 +25,7 @@
 //! ```
 
 mod instance;
+mod schedules;
 mod threads;
 
 use std::{
@@ -50,6 +51,9 @@ use everstep_worker::OnStuck;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
+pub use everstep_engine::schedule::{self, CatchUp, Definition as Schedule, Overlap, When};
+/// A moment by the store's clock.
+pub use everstep_protocol::Timestamp;
 pub use everstep_sdk::SendEvent;
 pub use everstep_store::StatusWord as Status;
 pub use instance::{InstanceHandle, OperationError, ResultError};
@@ -67,8 +71,11 @@ pub use everstep_protocol::hook::{HookRetention, StartHook};
 pub type HookView = everstep_store::HookView;
 /// What an instance waits for, with the question that a person is asked.
 pub type WaitView = everstep_store::WaitView;
+pub use everstep_protocol::journal::QuestionId;
 /// Which question of an instance.
 pub use everstep_protocol::journal::{Changed, KeyChoice, QuestionId};
+/// What the store says of a schedule.
+pub type ScheduleView = everstep_store::ScheduleRow;
 /// What the store says of an instance.
 pub type InstanceView = everstep_store::InstanceView;
 
@@ -110,6 +117,9 @@ pub enum EmbeddedError {
     #[cfg(feature = "metrics")]
     #[error("the registry cannot take the worker's metrics: {0}")]
     Metrics(#[from] prometheus::Error),
+    /// A schedule is refused, or was not changed.
+    #[error(transparent)]
+    Schedule(#[from] everstep_coordinator::ScheduleError),
     /// A thread could not be started.
     #[error("a thread could not be started: {0}")]
     Thread(#[from] std::io::Error),

@@ -114,6 +114,14 @@ impl Timestamp {
         Self(self.0.saturating_sub(micros))
     }
 
+    /// Reads a moment by RFC 3339, such as `2026-01-31T12:00:00Z`, from 1970 on.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let moment = humantime::parse_rfc3339(text).ok()?;
+        let since = moment.duration_since(std::time::UNIX_EPOCH).ok()?;
+        i64::try_from(since.as_micros()).ok().map(Self)
+    }
+
     /// How long after `earlier` this is; zero if it is not later.
     #[must_use]
     pub fn since(self, earlier: Self) -> crate::Millis {

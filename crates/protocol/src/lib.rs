@@ -40,7 +40,7 @@ pub use id::{
 pub use key::{Fingerprint, StepKey};
 pub use name::{
     AttributeName, BuildName, CallName, EventKey, EventType, FunctionName, InstanceId, Namespace, Pool,
-    Reference, Token, WorkflowName,
+    Reference, ScheduleId, Token, WorkflowName,
 };
 pub use payload::Payload;
 pub use pin::Pin;

@@ -97,6 +97,16 @@ fn is_dots(text: &str) -> bool {
     matches!(text, "." | "..")
 }
 
+/// Short enough that a due time fits behind it in the id of an instance, and without what parts the two.
+const SCHEDULE: Rule = Rule {
+    holds: |text| {
+        (1..=60).contains(&text.len())
+            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte))
+            && !is_dots(text)
+    },
+    words: "1 to 60 of the characters A-Z, a-z, 0-9, _, - and ., and not . or .. alone",
+};
+
 const ATTRIBUTE: Rule = Rule {
     holds: |text| {
         (1..=64).contains(&text.len())
@@ -243,6 +253,11 @@ name! {
 }
 
 name! {
+    /// The id of a schedule: 1 to 60 ASCII letters, digits, `_`, `-`, `.` (S1).
+    ScheduleId, "schedule id", SCHEDULE
+}
+
+name! {
     /// The name of a step, sleep or wait: 1 to 256 characters of any Unicode, no control characters (P2).
     CallName, "call name", CALL
 }
@@ -365,6 +380,15 @@ mod tests {
         );
         // In a URL each of these is a way to somewhere else, also when it is escaped.
         check::<InstanceId>(&["...", ".a", "a..", "-", ":"], &[".", ".."]);
+    }
+
+    #[test]
+    fn s01_schedule_ids() {
+        let (longest, too_long) = ("Z".repeat(60), "Z".repeat(61));
+        check::<ScheduleId>(
+            &["a", "nightly-report_2.v", "...", &longest],
+            &["", "a:b", "a b", "ä", ".", "..", &too_long],
+        );
     }
 
     #[test]

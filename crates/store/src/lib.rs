@@ -11,6 +11,7 @@
 //! | [`Schedule`] | due waits, ready rows to offer, duties |
 //! | [`Records`] | outbox, rejected messages, cleaning |
 //! | [`Bulks`] | operations on many instances |
+//! | [`Schedules`] | schedules: what starts instances at their times |
 //! | [`Views`] | what API and CLI show |
 
 mod answer;
@@ -19,6 +20,7 @@ mod error;
 mod fact;
 mod mail;
 pub mod postgres;
+mod schedules;
 pub mod sqlite;
 mod view;
 
@@ -45,6 +47,7 @@ use everstep_protocol::{
 pub use bulk::{BulkRow, Bulks};
 pub use error::{Error, ErrorKind};
 pub use mail::Mail;
+pub use schedules::{ChangeRow, Dated, ScheduleChange, ScheduleRow, ScheduleWrite, Schedules, Woken};
 pub use view::{
     AskedView, AttentionCount, AttentionFilter, AttentionMark, AttentionView, ChildView, Cursor, Filter,
     HookView, InstanceView, LedgerCall, LedgerSearch, OPEN_COUNTED, OpenCount, Page, RejectedView, Replied,
@@ -55,8 +58,8 @@ pub use view::{
 pub type Decide = Box<dyn FnOnce(Loaded) -> Writes + Send>;
 
 /// A store: all of the port.
-pub trait Store: Instances + Sessions + Schedule + Records + Bulks + Views {}
-impl<T: Instances + Sessions + Schedule + Records + Bulks + Views> Store for T {}
+pub trait Store: Instances + Sessions + Schedule + Records + Bulks + Schedules + Views {}
+impl<T: Instances + Sessions + Schedule + Records + Bulks + Schedules + Views> Store for T {}
 
 /// Instances and their journals.
 #[async_trait]
@@ -405,8 +408,8 @@ pub trait Records: Send + Sync + std::fmt::Debug + 'static {
     async fn sweep(&self, limit: u32) -> Result<u64, Error>;
 
     /// Deletes what is past its time, at most `limit` rows a table: message decisions that met no instance after 7 days
-    /// (the others last as long as their instance, rule P27), rejected records and bulk operations that are over after 30, ended
-    /// sessions without leases after one. Answers with the count.
+    /// (the others last as long as their instance, rule P27), rejected records and bulk operations that are over after 30, records
+    /// of changed schedules after 90, ended sessions without leases after one. Answers with the count.
     async fn clean(&self, limit: u32) -> Result<u64, Error>;
 }
 

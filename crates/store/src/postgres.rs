@@ -8,7 +8,7 @@
 //! | `transaction`, `load`, `write` | the transaction of a batch: lock and load, decide, write and commit in two round trips |
 //! | `rows` | rows and columns of engine types |
 //! | `statements` | the hot statements, of which a test asserts the plans (rule W37) |
-//! | `journal`, `sessions`, `schedule`, `records`, `bulks`, `views` | the rest of the port |
+//! | `journal`, `sessions`, `schedule`, `records`, `bulks`, `schedules`, `views` | the rest of the port |
 //!
 //! Invariants: locks are taken on heads, in one order, never waited for; side rows change only under their head's lock, but
 //! for the offer mark of a ready row; a connection inside a transaction never goes back to the pool.
@@ -26,6 +26,7 @@ mod migrate;
 mod records;
 mod rows;
 mod schedule;
+mod schedules;
 mod sessions;
 mod statements;
 mod transaction;

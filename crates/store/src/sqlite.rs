@@ -6,7 +6,7 @@
 //! | `thread` | the threads that own the connections; transactions |
 //! | `clock` | the one clock |
 //! | `transaction`, `load`, `write` | a batch |
-//! | `journal`, `sessions`, `schedule`, `records`, `bulks`, `views` | the rest of the port |
+//! | `journal`, `sessions`, `schedule`, `records`, `bulks`, `schedules`, `views` | the rest of the port |
 //! | `stir` | what goes on, for those who keep the clock |
 //!
 //! Everything that is written goes through one thread, so heads are never locked elsewhere and nothing waits for a lock.
@@ -26,6 +26,7 @@ mod letters;
 mod load;
 mod records;
 mod schedule;
+mod schedules;
 mod schema;
 mod sessions;
 mod stir;

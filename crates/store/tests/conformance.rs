@@ -22,6 +22,7 @@ mod conformance {
     pub(crate) mod remote;
     pub(crate) mod scene;
     pub(crate) mod schedule;
+    pub(crate) mod schedules;
     pub(crate) mod sessions;
     pub(crate) mod transactions;
     pub(crate) mod views;
@@ -170,6 +171,12 @@ suites! {
     bulks::{
         p33_a_bulk_operation_is_begun_once_and_goes_on_where_it_stands,
         p33_one_that_is_over_stays_so,
+    },
+    schedules::{
+        s05_a_schedule_is_changed_by_whoever_has_read_its_last_version,
+        s05_those_whose_time_has_come_are_found_earliest_first_and_settled_together,
+        s15_who_changed_a_schedule_is_recorded_also_when_it_is_gone,
+        s01_schedules_are_listed_by_their_ids_and_kept_exactly,
     },
     ledger::{
         l14_calls_are_found_by_instance_reference_and_key,

@@ -32,7 +32,7 @@ pub(crate) struct Whom {
 
 impl Whom {
     /// Whoever has this name.
-    pub(super) const fn named(name: NameKey) -> Self {
+    pub(crate) const fn named(name: NameKey) -> Self {
         Self { name, uid: None }
     }
 }
@@ -105,7 +105,7 @@ impl Handle {
     }
 
     /// Does an operation. Another instance that has got the name of the one that was found meanwhile is none of its business.
-    pub(super) async fn act(&self, whom: Whom, operation: String, act: Act) -> Result<Answer, Error> {
+    pub(crate) async fn act(&self, whom: Whom, operation: String, act: Act) -> Result<Answer, Error> {
         let (doing, deletes) = (doing(&act), matches!(act, Act::Delete { .. }));
         let what = match act {
             Act::Pause => What::Pause { operation },

@@ -140,6 +140,12 @@ pub(super) enum Refusal {
     /// There is no such question.
     #[error("the instance asks nothing under {0:?}, and never did")]
     NoQuestion(String),
+    /// A schedule, or what is to be done with it, is not acceptable (rule S1).
+    #[error("{0}")]
+    Schedule(String),
+    /// Others change a schedule all the time.
+    #[error("the schedule is being changed or started all the time; nothing has changed")]
+    ScheduleBusy,
     /// A probe's answer is no.
     #[error("{0}")]
     NotHealthy(String),
@@ -209,6 +215,8 @@ impl Refusal {
             Self::NotParked => (S::CONFLICT, "not_parked", "The instance is not parked"),
             Self::NotAsked(_) => (S::CONFLICT, "not_asked", "The question is not open"),
             Self::NoQuestion(_) => (S::NOT_FOUND, "question_not_found", "No such question"),
+            Self::Schedule(_) => (S::UNPROCESSABLE_ENTITY, "schedule", "The schedule is not acceptable"),
+            Self::ScheduleBusy => (S::CONFLICT, "moved", "The schedule moved on"),
             Self::NotHealthy(_) => (S::SERVICE_UNAVAILABLE, "not_ready", "Not ready"),
             Self::Engine(error) => match error.kind() {
                 ErrorKind::Retry => (S::SERVICE_UNAVAILABLE, "unavailable", "Not available now"),
@@ -296,6 +304,7 @@ impl Refusal {
             | Self::MailboxFull(_)
             | Self::Moved { .. }
             | Self::HookMoved
+            | Self::ScheduleBusy
             | Self::NotServed(_) => true,
             Self::Engine(error) => error.is_retry_safe(),
             _ => false,

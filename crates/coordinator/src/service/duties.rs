@@ -28,6 +28,8 @@ duties! {
     CLEAN = "clean";
     /// Goes on with operations on many instances.
     BULK = "bulk";
+    /// Starts what schedules have due.
+    SCHEDULES = "schedules";
 }
 
 const TTL: Millis = Millis(3_000);

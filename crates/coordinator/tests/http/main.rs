@@ -7,6 +7,7 @@ mod attention;
 mod bulk;
 mod hooks;
 mod rig;
+mod schedules;
 
 use std::sync::Arc;
 

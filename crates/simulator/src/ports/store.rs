@@ -29,6 +29,9 @@ use everstep_store::{
     Schedule, Session, Sessions, StepOver, Views, sqlite::SqliteStore,
 };
 
+use everstep_protocol::ScheduleId;
+use everstep_store::{ChangeRow, Dated, ScheduleChange, ScheduleRow, ScheduleWrite, Schedules, Woken};
+
 use crate::{
     check::{Commit, Seen, Watchers},
     faults::{Faults, Kind},
@@ -250,6 +253,15 @@ handed_on!(Bulks {
     running_bulks(limit: u32) -> Vec<BulkRow>;
     advance_bulk(row: &BulkRow, progress: &Progress, next: Option<Cursor>) -> bool;
     stop_bulk(namespace: &Namespace, id: &InstanceId) -> Option<BulkRow>;
+});
+
+handed_on!(Schedules {
+    schedule(namespace: &Namespace, id: &ScheduleId) -> Dated<Option<ScheduleRow>>;
+    schedules(namespace: &Namespace, after: Option<&ScheduleId>, limit: u32) -> Dated<Vec<ScheduleRow>>;
+    woken_schedules(limit: u32) -> Woken;
+    settle_schedules(writes: &[ScheduleWrite]) -> Vec<bool>;
+    change_schedule(change: &ScheduleChange) -> bool;
+    schedule_changes(namespace: &Namespace, id: &ScheduleId, limit: u32) -> Vec<ChangeRow>;
 });
 
 handed_on!(Views {

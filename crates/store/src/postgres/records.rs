@@ -32,7 +32,7 @@ macro_rules! delete_some {
 }
 
 /// Each deletes at most $1 rows.
-const CLEAN: [&str; 5] = [
+const CLEAN: [&str; 6] = [
     // By the index message_decision_by_time, which holds no decision that met an instance: those last as long as it (P27).
     delete_some!(
         "message_decision",
@@ -47,6 +47,10 @@ const CLEAN: [&str; 5] = [
     delete_some!(
         "bulk",
         "SELECT ctid FROM bulk WHERE ended_at < (SELECT everstep_clock()) - 2592000000000 LIMIT $1::bigint"
+    ),
+    delete_some!(
+        "schedule_change",
+        "SELECT ctid FROM schedule_change WHERE at < (SELECT everstep_clock()) - 7776000000000 ORDER BY at LIMIT $1::bigint"
     ),
     delete_some!(
         "session",

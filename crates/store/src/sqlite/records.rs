@@ -23,10 +23,11 @@ const REJECTED_BYTES: &str =
 const DAY: Millis = Millis::from_secs(86_400);
 const WEEK: Millis = Millis::from_secs(7 * 86_400);
 const MONTH: Millis = Millis::from_secs(30 * 86_400);
+const QUARTER: Millis = Millis::from_secs(90 * 86_400);
 
 /// What is deleted after how long. A decision that met an instance lasts as long as it, and is not in the index by time
 /// (rule P27). Rejected records are numbered in the order of their times.
-const CLEAN: [(Millis, &str); 5] = [
+const CLEAN: [(Millis, &str); 6] = [
     (
         WEEK,
         "DELETE FROM message_decision WHERE (namespace, workflow, app_id, message_id) IN (
@@ -42,6 +43,11 @@ const CLEAN: [(Millis, &str); 5] = [
         MONTH,
         "DELETE FROM bulk WHERE (namespace, id) IN (
             SELECT namespace, id FROM bulk WHERE ended_at < ?1 LIMIT ?2)",
+    ),
+    (
+        QUARTER,
+        "DELETE FROM schedule_change WHERE number IN (
+            SELECT number FROM schedule_change WHERE at < ?1 ORDER BY at LIMIT ?2)",
     ),
     (
         DAY,

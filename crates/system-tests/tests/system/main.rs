@@ -20,6 +20,7 @@ mod remote;
 mod replay;
 mod retries;
 mod saga;
+mod schedules;
 mod shown;
 mod steps;
 mod storms;

@@ -1,0 +1,249 @@
+//! Schedules (rules S1, S11 to S15). `?by=` names who asks, for the record.
+
+mod body;
+mod view;
+
+use axum::{
+    Json,
+    extract::{FromRequestParts, State},
+    http::{StatusCode, request::Parts},
+    response::{IntoResponse, Response},
+};
+use everstep_engine::schedule::Outcome;
+use everstep_protocol::{Namespace, ScheduleId};
+use everstep_store::ScheduleRow;
+use serde::Deserialize;
+use serde_json::json;
+
+use self::{
+    body::{BackfillBody, NoteBody, ScheduleBody},
+    view::{View, change},
+};
+use super::{
+    extract::{self, JsonBody, NamespacePath, Operation, Strict, limit},
+    problem::Refusal,
+};
+use crate::{BackfillRequest, Handle, OfSchedule, ScheduleError, Triggered};
+
+const PAGE_DEFAULT: u32 = 50;
+const PAGE_MAX: u32 = 200;
+/// The longest name of who asks, in characters.
+const BY_CHARS_MAX: usize = 100;
+/// The longest note, in characters.
+const NOTE_CHARS_MAX: usize = 1_000;
+
+/// `/v1/{namespace}/schedules/{id}/...`
+#[derive(Debug)]
+pub(super) struct SchedulePath {
+    namespace: Namespace,
+    id: ScheduleId,
+}
+
+impl<S: Sync> FromRequestParts<S> for SchedulePath {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refusal> {
+        let (namespace, id): (String, String) = extract::path(parts).await?;
+        Ok(Self { namespace: Namespace::new(namespace)?, id: ScheduleId::new(id)? })
+    }
+}
+
+/// What is done to one schedule, and who asks.
+#[derive(Debug)]
+pub(super) struct Whose {
+    path: SchedulePath,
+    by: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ByQuery {
+    by: Option<String>,
+}
+
+impl<S: Sync> FromRequestParts<S> for Whose {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
+        let path = SchedulePath::from_request_parts(parts, state).await?;
+        let Strict(ByQuery { by }) = Strict::from_request_parts(parts, state).await?;
+        if by.as_ref().is_some_and(|by| {
+            by.is_empty() || by.chars().count() > BY_CHARS_MAX || by.chars().any(char::is_control)
+        }) {
+            return Err(Refusal::Query(format!(
+                "by is refused, it must be 1 to {BY_CHARS_MAX} characters without control characters"
+            )));
+        }
+        Ok(Self { path, by })
+    }
+}
+
+impl Whose {
+    fn of(&self) -> OfSchedule<'_> {
+        OfSchedule { namespace: &self.path.namespace, id: &self.path.id, by: self.by.as_deref() }
+    }
+
+    fn not_found(&self) -> Refusal {
+        not_found(&self.path)
+    }
+}
+
+fn not_found(path: &SchedulePath) -> Refusal {
+    Refusal::NotFound(format!("there is no schedule {} in {}", path.id, path.namespace))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ListQuery {
+    limit: Option<u32>,
+    after: Option<String>,
+}
+
+/// How many of what is to come are shown.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct GetQuery {
+    next: Option<u32>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ChangesQuery {
+    limit: Option<u32>,
+}
+
+const NEXT_DEFAULT: u32 = 5;
+const NEXT_MAX: u32 = 100;
+
+/// `PUT .../schedules/{id}`: 201 if it was created, 200 if it was changed or is the same.
+pub(super) async fn put(
+    State(handle): State<Handle>,
+    whose: Whose,
+    body: JsonBody,
+) -> Result<Response, Refusal> {
+    let body: ScheduleBody<'_> = body.read()?;
+    let definition = body.definition(handle.limits().input_bytes)?;
+    let (row, is_new) = handle.put_schedule(whose.of(), &definition).await?;
+    let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+    Ok((status, shown(&handle, row).await?).into_response())
+}
+
+/// `GET .../schedules`, in the order of their ids.
+pub(super) async fn list(
+    State(handle): State<Handle>,
+    NamespacePath(namespace): NamespacePath,
+    Strict(query): Strict<ListQuery>,
+) -> Result<Response, Refusal> {
+    let limit = limit(query.limit, PAGE_DEFAULT, PAGE_MAX)?;
+    let after = query.after.map(ScheduleId::new).transpose()?;
+    let found = handle.store().schedules(&namespace, after.as_ref(), limit).await?;
+    let next = (found.what.len() == limit as usize).then(|| found.what.last().map(|row| row.id.to_string()));
+    let views: Vec<View> = found.what.iter().map(|row| View::of(&handle, row, found.now, 1)).collect();
+    Ok(Json(json!({"schedules": views, "next": next.flatten()})).into_response())
+}
+
+/// `GET .../schedules/{id}`, with what is to come and what happened last.
+pub(super) async fn get(
+    State(handle): State<Handle>,
+    path: SchedulePath,
+    Strict(query): Strict<GetQuery>,
+) -> Result<Response, Refusal> {
+    let next = extract::limit(query.next, NEXT_DEFAULT, NEXT_MAX)?;
+    let found = handle.store().schedule(&path.namespace, &path.id).await?;
+    let row = found.what.ok_or_else(|| not_found(&path))?;
+    Ok(Json(View::of(&handle, &row, found.now, next as usize)).into_response())
+}
+
+/// `DELETE .../schedules/{id}`; what it has started stays.
+pub(super) async fn delete(State(handle): State<Handle>, whose: Whose) -> Result<Response, Refusal> {
+    if handle.delete_schedule(whose.of()).await? {
+        Ok(StatusCode::NO_CONTENT.into_response())
+    } else {
+        Err(whose.not_found())
+    }
+}
+
+/// `POST .../schedules/{id}/pause`, with a body `{"note"}` or none.
+pub(super) async fn pause(
+    State(handle): State<Handle>,
+    whose: Whose,
+    body: JsonBody,
+) -> Result<Response, Refusal> {
+    let note = body.read::<NoteBody>()?.checked()?;
+    let row = handle.pause_schedule(whose.of(), note.as_deref()).await?;
+    Ok(shown(&handle, row.ok_or_else(|| whose.not_found())?).await?.into_response())
+}
+
+/// `POST .../schedules/{id}/resume`, with a body `{"note"}` or none.
+pub(super) async fn resume(
+    State(handle): State<Handle>,
+    whose: Whose,
+    body: JsonBody,
+) -> Result<Response, Refusal> {
+    let note = body.read::<NoteBody>()?.checked()?;
+    let row = handle.resume_schedule(whose.of(), note.as_deref()).await?;
+    Ok(shown(&handle, row.ok_or_else(|| whose.not_found())?).await?.into_response())
+}
+
+/// `POST .../schedules/{id}/trigger`: 201 with the instance; the same `Idempotency-Key` again is the same instance.
+pub(super) async fn trigger(
+    State(handle): State<Handle>,
+    whose: Whose,
+    operation: Operation,
+) -> Result<Response, Refusal> {
+    let triggered =
+        handle.trigger_schedule(whose.of(), &operation.id).await.map_err(|error| match error {
+            ScheduleError::Engine(crate::Error::Unknown { .. }) => {
+                Refusal::Unknown { id: None, repeatable: operation.given }
+            }
+            error => error.into(),
+        })?;
+    let Triggered { id, outcome, row } = triggered.ok_or_else(|| whose.not_found())?;
+    if let Outcome::Refused { code, message } = outcome {
+        return Err(Refusal::Rejected { code: Some(code), detail: message });
+    }
+    let is_new = outcome == Outcome::Started;
+    let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+    Ok((status, Json(json!({"workflow": row.definition.workflow, "id": id}))).into_response())
+}
+
+/// `POST .../schedules/{id}/backfill`, with a body `{"from", "until", "side_by_side"}`.
+pub(super) async fn backfill(
+    State(handle): State<Handle>,
+    whose: Whose,
+    operation: Operation,
+    body: JsonBody,
+) -> Result<Response, Refusal> {
+    let (from, until, beside) = body.read::<BackfillBody>()?.checked()?;
+    let request = BackfillRequest { operation: operation.id, from, until, beside };
+    let row = handle.backfill_schedule(whose.of(), &request).await?;
+    Ok(shown(&handle, row.ok_or_else(|| whose.not_found())?).await?.into_response())
+}
+
+/// `GET .../schedules/{id}/changes`: who has changed it, newest first, also of one that is deleted.
+pub(super) async fn changes(
+    State(handle): State<Handle>,
+    path: SchedulePath,
+    Strict(query): Strict<ChangesQuery>,
+) -> Result<Response, Refusal> {
+    let limit = limit(query.limit, PAGE_DEFAULT, PAGE_MAX)?;
+    let rows = handle.store().schedule_changes(&path.namespace, &path.id, limit).await?;
+    let changes: Vec<_> = rows.iter().map(change).collect();
+    Ok(Json(json!({"changes": changes})).into_response())
+}
+
+/// As it is after what was done. By when, the store is asked once more: what is to come depends on it.
+async fn shown(handle: &Handle, row: ScheduleRow) -> Result<Json<View>, Refusal> {
+    let now = handle.store().schedule(&row.namespace, &row.id).await?.now;
+    Ok(Json(View::of(handle, &row, now, NEXT_DEFAULT as usize)))
+}
+
+impl From<ScheduleError> for Refusal {
+    fn from(error: ScheduleError) -> Self {
+        match error {
+            ScheduleError::Engine(error) => error.into(),
+            ScheduleError::Busy => Self::ScheduleBusy,
+            other => Self::Schedule(other.to_string()),
+        }
+    }
+}

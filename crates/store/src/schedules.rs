@@ -1,0 +1,137 @@
+//! Schedules as they are kept: one row each, changed only by whoever has read its last version (rules S1, S5, S15).
+
+use async_trait::async_trait;
+use everstep_engine::schedule::{Definition, State, Turn};
+use everstep_protocol::{Namespace, ScheduleId, Timestamp};
+
+use crate::Error;
+
+/// A schedule.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScheduleRow {
+    /// Its namespace.
+    pub namespace: Namespace,
+    /// Its id, unique within the namespace.
+    pub id: ScheduleId,
+    /// How often it was written.
+    pub version: u64,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When a person changed it last.
+    pub changed_at: Timestamp,
+    /// When to look at it again; none if nothing is to come.
+    pub wake_at: Option<Timestamp>,
+    /// What was asked for.
+    pub definition: Definition,
+    /// Where it stands.
+    pub state: State,
+}
+
+/// What is read, with the store's time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dated<T> {
+    /// The time.
+    pub now: Timestamp,
+    /// What was read.
+    pub what: T,
+}
+
+/// Schedules that are to be looked at.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Woken {
+    /// The store's time.
+    pub now: Timestamp,
+    /// Those whose time has come, earliest first.
+    pub rows: Vec<ScheduleRow>,
+    /// When the next of the others is to be looked at.
+    pub next: Option<Timestamp>,
+}
+
+/// Where a schedule stands after a turn, if nobody has written it since it was read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScheduleWrite {
+    /// Its namespace.
+    pub namespace: Namespace,
+    /// Its id.
+    pub id: ScheduleId,
+    /// The version that was read.
+    pub version: u64,
+    /// Where it stands, and when to look again.
+    pub turn: Turn,
+}
+
+/// What a person does to a schedule.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScheduleChange {
+    /// Its namespace.
+    pub namespace: Namespace,
+    /// Its id.
+    pub id: ScheduleId,
+    /// The version that was read; none if there was no such schedule.
+    pub version: Option<u64>,
+    /// What there is afterwards; none if it is deleted.
+    pub after: Option<(Definition, Turn)>,
+    /// What was done, in a word.
+    pub operation: &'static str,
+    /// Who did it, as far as is known.
+    pub by: Option<String>,
+    /// What more there is to say.
+    pub detail: Option<String>,
+}
+
+/// The record of a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChangeRow {
+    /// When.
+    pub at: Timestamp,
+    /// What was done.
+    pub operation: String,
+    /// Who did it, as far as is known.
+    pub by: Option<String>,
+    /// What more there is to say.
+    pub detail: Option<String>,
+}
+
+/// Says which rows cannot be read and were passed over.
+pub(crate) fn warn(ids: &[String]) {
+    if !ids.is_empty() {
+        tracing::warn!(?ids, "schedules cannot be read and are passed over: a newer version may know more");
+    }
+}
+
+/// Schedules.
+#[async_trait]
+pub trait Schedules: Send + Sync + std::fmt::Debug + 'static {
+    /// The schedule of that id, with the store's time.
+    async fn schedule(
+        &self,
+        namespace: &Namespace,
+        id: &ScheduleId,
+    ) -> Result<Dated<Option<ScheduleRow>>, Error>;
+
+    /// Schedules of a namespace after this one, in the order of their ids, with the store's time. Those that this version cannot read are passed
+    /// over.
+    async fn schedules(
+        &self,
+        namespace: &Namespace,
+        after: Option<&ScheduleId>,
+        limit: u32,
+    ) -> Result<Dated<Vec<ScheduleRow>>, Error>;
+
+    /// Schedules whose time has come, earliest first. Those that this version cannot read are passed over, and count for nothing.
+    async fn woken_schedules(&self, limit: u32) -> Result<Woken, Error>;
+
+    /// Writes where schedules stand, all at once. Says of each, in order, whether it was written: whoever is told no has read an older version.
+    async fn settle_schedules(&self, writes: &[ScheduleWrite]) -> Result<Vec<bool>, Error>;
+
+    /// Does what a person asked for, and records who asked. False, and nothing is done, if somebody has written it since it was read.
+    async fn change_schedule(&self, change: &ScheduleChange) -> Result<bool, Error>;
+
+    /// Who has changed the schedules of that id, newest first, also after it was deleted.
+    async fn schedule_changes(
+        &self,
+        namespace: &Namespace,
+        id: &ScheduleId,
+        limit: u32,
+    ) -> Result<Vec<ChangeRow>, Error>;
+}
