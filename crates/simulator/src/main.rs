@@ -5,6 +5,9 @@ use std::{process::ExitCode, thread};
 use clap::Parser;
 use everstep_simulator::{Outcome, Sum, planted, run, run_all};
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Runs the whole system under seeds, with faults, and says what must not have been.
 #[derive(Debug, Parser)]
 struct Args {

@@ -1,6 +1,6 @@
 //! Faults that are planted in the production code, each a mistake that an engineer could make, to see that the checkers find it.
 //!
-//! They are there in builds with `--cfg planted` alone. Each is asked for where it is planted: `planted("its name")`.
+//! They are there in builds with the feature `planted` alone. Each is asked for where it is planted: `planted("its name")`.
 
 use std::fmt;
 
@@ -72,7 +72,7 @@ pub fn hunt(fault: &'static str, seeds: u64, at_once: usize) -> Option<Hunted> {
 }
 
 /// Plants this fault in place of any other.
-#[cfg(planted)]
+#[cfg(feature = "planted")]
 #[allow(clippy::unnecessary_wraps, reason = "a build without faults has none to plant")]
 pub fn plant(fault: Option<&str>) -> Option<()> {
     everstep_protocol::choose_planted(fault);
@@ -80,7 +80,7 @@ pub fn plant(fault: Option<&str>) -> Option<()> {
 }
 
 /// This build has no faults to plant.
-#[cfg(not(planted))]
+#[cfg(not(feature = "planted"))]
 pub const fn plant(_fault: Option<&str>) -> Option<()> {
     None
 }

@@ -10,7 +10,7 @@ use crate::{
     seed::Draws,
     workload::{
         outside::{By, Planned},
-        program::{self, Program, Shape},
+        program::{self, Pace, Program, Shape},
     },
 };
 
@@ -25,6 +25,10 @@ pub(crate) struct Scene {
     pub(crate) coordinator: CoordinatorSettings,
     pub(crate) worker: WorkerSettings,
     pub(crate) planned: Vec<Planned>,
+    pub(crate) pace: Pace,
+    /// The longest turn of a process while much goes on, in milliseconds: the shorter, the finer all of them mix, and the longer,
+    /// the fuller batches get.
+    pub(crate) grain: u64,
     /// When faults cease, in microseconds.
     pub(crate) calm_at: i64,
     /// A person interferes once in so many looks; never, if zero.
@@ -37,7 +41,12 @@ impl Scene {
     pub(crate) fn draw(seed: u64) -> Self {
         let draws = &mut Draws::new(seed, "scene");
         let rates = Rates::draw(&mut Draws::new(seed, "rates"));
-        let instances = if draws.once_in(5) { draws.between(1, 4) } else { draws.between(5, 60) };
+        let pace = if draws.once_in(3) { Pace::Slow } else { Pace::Busy };
+        let instances = match pace {
+            _ if draws.once_in(5) => draws.between(1, 4),
+            Pace::Slow => draws.between(5, 60),
+            Pace::Busy => draws.between(20, 150),
+        };
         let calm_at = draws.between(3_000, 60_000);
         Self {
             coordinators: draws.between(1, 3) as usize,
@@ -45,7 +54,9 @@ impl Scene {
             pools: draws.between(1, 2) as usize,
             coordinator: coordinator(draws),
             worker: worker(draws),
-            planned: planned(seed, draws, instances, calm_at, &rates),
+            planned: planned(seed, draws, (instances, pace), calm_at, &rates),
+            pace,
+            grain: *draws.pick(&[5, 10, 20, 40]),
             rates,
             calm_at: calm_at as i64 * 1_000,
             interferes: if draws.once_in(3) { draws.between(2, 12) } else { 0 },
@@ -81,10 +92,20 @@ fn worker(draws: &mut Draws) -> WorkerSettings {
     }
 }
 
-fn planned(seed: u64, draws: &mut Draws, instances: u64, calm_at: u64, rates: &Rates) -> Vec<Planned> {
+fn planned(
+    seed: u64,
+    draws: &mut Draws,
+    (instances, pace): (u64, Pace),
+    calm_at: u64,
+    rates: &Rates,
+) -> Vec<Planned> {
     let programs = &mut Draws::new(seed, "programs");
-    let shape = Shape::draw(programs, instances);
-    let last = if draws.once_in(2) { 500 } else { calm_at };
+    let shape = Shape::draw(programs, instances, pace);
+    let last = match pace {
+        _ if draws.once_in(2) => 500,
+        Pace::Slow => calm_at,
+        Pace::Busy => calm_at.min(5_000),
+    };
     let one = |number| {
         let program = program::draw(programs, shape);
         Planned {

@@ -97,7 +97,7 @@ impl Checker for Steps {
         match seen {
             Seen::Committed(commit) => self.committed(commit)?,
             Seen::Attempting(attempting) => self.attempting(attempting)?,
-            Seen::Accepted(_) | Seen::Audited(_) => {}
+            _ => {}
         }
         Ok(())
     }

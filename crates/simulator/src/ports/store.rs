@@ -31,6 +31,7 @@ use everstep_store::{
 
 use crate::{
     check::{Commit, Seen, Watchers},
+    clock::Clock,
     faults::{Faults, Kind},
     life::Life,
 };
@@ -41,6 +42,7 @@ pub(crate) struct FaultyStore {
     pub(crate) inner: Arc<SqliteStore>,
     pub(crate) life: Arc<Life>,
     pub(crate) watchers: Watchers,
+    pub(crate) clock: Clock,
 }
 
 impl FaultyStore {
@@ -197,12 +199,13 @@ impl fmt::Display for Short {
 
 /// Hands these calls on, each with the faults of every call.
 macro_rules! handed_on {
-    ($port:ident { $($name:ident($($arg:ident: $type:ty),*) -> $answer:ty;)* }) => {
+    ($port:ident { $($name:ident($($arg:ident: $type:ty),*) -> $answer:ty;)* } $(also { $($more:tt)* })?) => {
         #[async_trait]
         impl $port for FaultyStore {
             $(async fn $name(&self, $($arg: $type),*) -> Result<$answer, Error> {
                 self.call(stringify!($name), self.inner.$name($($arg),*)).await
             })*
+            $($($more)*)?
         }
     };
 }
@@ -214,11 +217,22 @@ handed_on!(Sessions {
     sessions() -> Vec<Session>;
     silent(lease: Millis) -> Vec<SessionId>;
     observed(sessions: &[SessionId], lease: Millis) -> Vec<SessionId>;
-    end_session(session: SessionId, counts: bool) -> ();
     keep_progress(session: SessionId, progress: &[Running]) -> ();
     kept_progress(sessions: &[SessionId]) -> HashMap<SessionId, Vec<Running>>;
     orphans(limit: u32) -> Vec<Orphan>;
     end_all_sessions() -> ();
+} also {
+    async fn end_session(&self, session: SessionId, counts: bool) -> Result<(), Error> {
+        let ends = async {
+            self.inner.end_session(session, counts).await?;
+            if counts {
+                self.life.note(format_args!("ends session {}", Short(InstanceUid(session.0))));
+                self.watchers.see(&Seen::SessionEnded { session, at: self.clock.now() });
+            }
+            Ok(())
+        };
+        self.call("ending a session", ends).await
+    }
 });
 
 handed_on!(Schedule {

@@ -23,7 +23,10 @@ use everstep_protocol::{
 use serde_json::json;
 use tokio::{sync::Notify, time::sleep};
 
-use super::{TOKENS, TYPES, name, program::Program};
+use super::{
+    TOKENS, TYPES, name,
+    program::{Pace, Program},
+};
 use crate::{
     check::{Seen, Watchers},
     seed::{Draws, SharedDraws},
@@ -86,6 +89,7 @@ pub(crate) struct Outside {
     pub(crate) draws: SharedDraws,
     pub(crate) watchers: Watchers,
     pub(crate) trace: Trace,
+    pub(crate) pace: Pace,
     /// How many of them have still something to do.
     pub(crate) busy: Arc<AtomicUsize>,
     replies: Arc<Replies>,
@@ -126,9 +130,10 @@ impl Outside {
         draws: SharedDraws,
         watchers: Watchers,
         trace: Trace,
+        pace: Pace,
     ) -> Self {
         let (busy, replies) = (Arc::default(), Arc::default());
-        Self { broker, desks, draws, watchers, trace, busy, replies }
+        Self { broker, desks, draws, watchers, trace, pace, busy, replies }
     }
 
     /// Begins everything that producers do, on this runtime.
@@ -250,7 +255,7 @@ impl Outside {
     /// Events of one type, one after the other.
     async fn sends(&self, planned: &Planned, kind: u64) {
         for number in 1..=planned.events {
-            sleep(self.pause(4_000)).await;
+            sleep(self.pause(self.pace.pause())).await;
             while let Some(Answer::NotFound) | None = self.sends_one(&planned.id, kind, number).await {
                 sleep(self.pause(1_000)).await;
             }
@@ -270,7 +275,7 @@ impl Outside {
     /// Resumes whoever has a token, or nobody.
     async fn resumes(self, count: u64) {
         for number in 0..count {
-            sleep(self.pause(3_000)).await;
+            sleep(self.pause(self.pace.pause())).await;
             let token = text(self.draws.draw(|draws| draws.below(TOKENS)));
             let id = format!("r{number}");
             for _ in 0..5 {

@@ -3,16 +3,17 @@
 use std::time::Duration;
 
 use everstep_coordinator::{Decision, Handle};
-use everstep_engine::{rows::Question, start::NameKey};
+use everstep_engine::{rows::Question, start::NameKey, status::StatusWord};
 use everstep_protocol::{
     Call, Failure, FailureKind, Payload,
     journal::{Choice, QuestionId},
 };
-use everstep_store::{AskedView, AttentionFilter, AttentionView};
+use everstep_store::{AskedView, AttentionFilter, AttentionView, Filter};
 use tokio::time::sleep;
 
 use super::{
     effects::Books,
+    name,
     outside::{Outside, patient},
 };
 use crate::faults::Faults;
@@ -92,10 +93,11 @@ impl Person {
     }
 
     async fn lets_go_on(&self, desk: &Handle) {
-        for name in &self.names {
-            let status = desk.store().instance(name).await.ok().flatten().map(|view| view.status);
-            if status.is_some_and(|status| ["paused", "pausing"].contains(&status.word())) {
-                drop(desk.resume(name.clone(), format!("calm-{}", self.draw(u64::MAX))).await);
+        for status in [StatusWord::Paused, StatusWord::Pausing] {
+            let filter = Filter { status: Some(status), ..Filter::default() };
+            let Ok(page) = desk.store().instances(&filter, None, 1_000).await else { continue };
+            for view in page.rows {
+                drop(desk.resume(name(view.id.as_str()), format!("calm-{}", self.draw(u64::MAX))).await);
             }
         }
     }

@@ -48,6 +48,7 @@ impl World {
             wire: self.wire.clone(),
             clock: self.clock.clone(),
             life: life.clone(),
+            watchers: self.watchers.clone(),
         });
         let main = match role {
             Role::Coordinator => self.coordinator(number, &life, broker),
@@ -65,6 +66,7 @@ impl World {
             inner: self.store.clone(),
             life: life.clone(),
             watchers: self.watchers.clone(),
+            clock: self.clock.clone(),
         });
         coordinate(
             store,
@@ -110,6 +112,7 @@ impl World {
             SharedDraws::new(self.seed, "outside"),
             self.watchers.clone(),
             self.trace.clone(),
+            self.scene.pace,
         );
         self.outside = Some(outside.clone());
         let planned = self.scene.planned.clone();

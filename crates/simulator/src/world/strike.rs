@@ -27,15 +27,21 @@ impl World {
             Role::Outside => return,
         };
         let Some(process) = &self.nodes[index].process else { return };
+        let life = process.life.clone();
         if self.faults.comes_within(crash, millis) {
-            process.life.end(format_args!("all of a sudden"));
+            life.end(format_args!("all of a sudden"));
             return self.bury(index);
         }
         if self.nodes[index].frozen.is_none() && self.faults.comes_within(freeze, millis) {
             let frozen = self.draws.between(100, if self.draws.clone().once_in(2) { 2_000 } else { 25_000 });
-            process.life.note(format_args!("stands still for {frozen} ms"));
-            process.life.froze();
-            self.nodes[index].frozen = Some((now, now + frozen as i64 * 1_000));
+            life.note(format_args!("stands still for {frozen} ms"));
+            life.froze();
+            let until = now + frozen as i64 * 1_000;
+            match self.nodes[index].role {
+                Role::Coordinator => self.watchers.all_troubled(until),
+                _ => self.watchers.troubled(life.session(), until),
+            }
+            self.nodes[index].frozen = Some((now, until));
         }
         if self.nodes[index].cut.is_none() && self.faults.comes_within(Kind::Cut, millis) {
             let cut = if self.draws.once_in(3) {
@@ -43,7 +49,9 @@ impl World {
             } else {
                 self.draws.between(1, 1_500)
             };
-            self.cut(index, now + cut as i64 * 1_000);
+            let until = now + cut as i64 * 1_000;
+            self.watchers.troubled(life.session(), until);
+            self.cut(index, until);
         }
     }
 
@@ -79,6 +87,7 @@ impl World {
             let queues: Vec<_> = queues.iter().filter(of_engine).collect();
             if !queues.is_empty() {
                 let queue = *self.draws.pick(&queues);
+                self.watchers.all_troubled(now);
                 let lost = self.hub.purge(queue);
                 self.trace.note("broker", format_args!("loses {lost} messages of {queue}"));
             }
@@ -87,8 +96,10 @@ impl World {
             self.trace.note("broker", format_args!("loses everything"));
             self.hub.wipe();
             self.wire.lose_all();
+            // Some brokers are long in coming back. A session that ends for that alone has been robbed (rule W8).
+            let away = if self.draws.once_in(3) { self.draws.between(3_000, 20_000) } else { 0 };
             for index in 0..self.nodes.len() {
-                let until = now + self.draws.between(50, 3_000) as i64 * 1_000;
+                let until = now + (away + self.draws.between(50, 3_000)) as i64 * 1_000;
                 self.cut(index, until);
             }
         }
