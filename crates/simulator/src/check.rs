@@ -3,7 +3,8 @@
 //! | checker | says |
 //! | --- | --- |
 //! | `starts` | an accepted start is there at the end, and there is one instance of it |
-//! | `writer` | at any commit at most one holder; what a holder reports is taken from the holder alone; epochs only grow |
+//! | `writer` | at any commit at most one holder, of the build that the instance is pinned to; what a holder reports is taken from the
+//! holder alone; epochs only grow |
 //! | `journal` | journals only grow, without gaps; an outcome is recorded once and never changes |
 //! | `steps` | a completed step is not run again; each effect is there once, or a person was asked |
 //! | `events` | events and payloads come in order, each to one call |
@@ -32,7 +33,7 @@ use std::{
 
 use everstep_engine::{Writes, batch::Loaded, head::Head, start::NameKey};
 use everstep_protocol::{
-    Call, InstanceId, InstanceUid, Run, SessionId, StepKey, WorkflowName,
+    BuildName, Call, InstanceId, InstanceUid, Run, SessionId, StepKey, WorkflowName,
     journal::{Entry, Fact},
 };
 use everstep_sdk::Registry;
@@ -76,6 +77,8 @@ pub(crate) enum Seen<'a> {
     Accepted(&'a NameKey),
     /// All instances, at a moment in between.
     Audited(&'a [InstanceView]),
+    /// A worker of this build opens a session.
+    Opens { session: SessionId, build: &'a BuildName },
     /// Something kept a process from being heard, or any of them, until then (the world's time, in microseconds).
     Troubled { session: Option<SessionId>, until: i64 },
     /// Somebody ended a session that had not said goodbye.
@@ -91,7 +94,7 @@ pub(crate) struct Rest<'a> {
     pub(crate) journals: &'a BTreeMap<(InstanceUid, Run), Vec<Entry>>,
     /// The code, to replay journals.
     pub(crate) registry: &'a Registry,
-    /// How many producers still try to get an answer.
+    /// How many producers still try to get an answer, and bulk operations go on.
     pub(crate) unanswered: usize,
 }
 

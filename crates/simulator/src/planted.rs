@@ -7,7 +7,7 @@ use std::fmt;
 use crate::{check::Breach, report::Sum, run::run_all};
 
 /// The faults, by name.
-pub const FAULTS: [&str; 36] = [
+pub const FAULTS: [&str; 41] = [
     "epoch_unchecked",
     "report_twice",
     "suspend_overtakes",
@@ -44,6 +44,11 @@ pub const FAULTS: [&str; 36] = [
     "offered_once",
     "unconfirmed_kept",
     "orphans_left",
+    "silent_for_ever",
+    "kept_body_of_another_run",
+    "pin_unchecked",
+    "gap_unseen",
+    "ended_unobserved",
 ];
 
 /// What became of one fault.

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use everstep_coordinator::Settings as CoordinatorSettings;
+use everstep_protocol::{Millis, Pin};
 use everstep_worker::Settings as WorkerSettings;
 
 use crate::{
     faults::{Kind, Rates},
     seed::Draws,
     workload::{
+        BUILDS, build,
         outside::{By, Planned},
         program::{self, Pace, Program, Shape},
     },
@@ -41,20 +43,21 @@ impl Scene {
     pub(crate) fn draw(seed: u64) -> Self {
         let draws = &mut Draws::new(seed, "scene");
         let rates = Rates::draw(&mut Draws::new(seed, "rates"));
-        let pace = if draws.once_in(3) { Pace::Slow } else { Pace::Busy };
+        let pace = if draws.once_in(4) { Pace::Slow } else { Pace::Busy };
         let instances = match pace {
             _ if draws.once_in(5) => draws.between(1, 4),
             Pace::Slow => draws.between(5, 60),
-            Pace::Busy => draws.between(20, 150),
+            Pace::Busy => draws.between(20, 200),
         };
         let calm_at = draws.between(3_000, 60_000);
+        let workers = draws.between(1, 3) as usize;
         Self {
             coordinators: draws.between(1, 3) as usize,
-            workers: draws.between(1, 3) as usize,
+            workers,
             pools: draws.between(1, 2) as usize,
             coordinator: coordinator(draws),
             worker: worker(draws),
-            planned: planned(seed, draws, (instances, pace), calm_at, &rates),
+            planned: planned(seed, draws, (instances, pace, workers), calm_at, &rates),
             pace,
             grain: *draws.pick(&[5, 10, 20, 40]),
             rates,
@@ -77,7 +80,9 @@ fn coordinator(draws: &mut Draws) -> CoordinatorSettings {
         direct_grants: !draws.once_in(4),
         // What dies often is parked often, and a person lets it go on.
         deaths_max: *draws.pick(&[3, 10, 50]),
-        cancel_within: everstep_protocol::Millis(draws.between(1_000, 20_000)),
+        cancel_within: Millis(draws.between(1_000, 20_000)),
+        // Who calls a webhook is patient for longer than that.
+        webhook_reply_within: Millis(draws.between(100, 2_500)),
         ..default
     }
 }
@@ -95,7 +100,7 @@ fn worker(draws: &mut Draws) -> WorkerSettings {
 fn planned(
     seed: u64,
     draws: &mut Draws,
-    (instances, pace): (u64, Pace),
+    (instances, pace, workers): (u64, Pace, usize),
     calm_at: u64,
     rates: &Rates,
 ) -> Vec<Planned> {
@@ -114,9 +119,19 @@ fn planned(
             by: by(draws, rates, &program),
             program,
             events: draws.between(0, 4),
+            pin: pin(draws, workers),
         }
     };
     (0..instances).map(one).collect()
+}
+
+/// To a build that a worker has, or none.
+fn pin(draws: &mut Draws, workers: usize) -> Option<Pin> {
+    match draws.below(8) {
+        0 => Some(Pin::First),
+        1 => Some(Pin::Build(build(draws.below(workers.min(BUILDS.len()) as u64) as usize))),
+        _ => None,
+    }
 }
 
 fn by(draws: &mut Draws, rates: &Rates, program: &Program) -> By {

@@ -14,7 +14,7 @@ use std::{
 
 use everstep_broker::MemoryBroker;
 use everstep_protocol::{InstanceUid, Position, Run, journal::Entry};
-use everstep_store::{Cursor, Filter, InstanceView, Instances, Range, Views, sqlite::SqliteStore};
+use everstep_store::{Bulks, Cursor, Filter, InstanceView, Instances, Range, Views, sqlite::SqliteStore};
 use futures::FutureExt;
 
 use crate::{
@@ -176,9 +176,11 @@ impl World {
         self.outcome()
     }
 
-    /// How many producers have still something to do.
+    /// How many producers have still something to do, and operations on many instances.
     fn busy(&self) -> usize {
-        self.outside.as_ref().map_or(1, |outside| outside.busy.load(Ordering::Relaxed))
+        let producers = self.outside.as_ref().map_or(1, |outside| outside.busy.load(Ordering::Relaxed));
+        let bulks = self.store.running_bulks(10).now_or_never().and_then(Result::ok);
+        producers + bulks.map_or(0, |bulks| bulks.len())
     }
 
     /// One turn for everybody.

@@ -55,7 +55,10 @@ impl Checker for Moves {
 
     fn at_rest(&mut self, rest: &Rest<'_>) -> Result<(), String> {
         if rest.unanswered > 0 {
-            return Err(format!("long after the last fault {} producers have no answer", rest.unanswered));
+            return Err(format!(
+                "long after the last fault {} producers or bulk operations are not done",
+                rest.unanswered
+            ));
         }
         let open: Vec<_> = rest.instances.iter().filter(|view| is_open(view)).map(said).collect();
         if open.is_empty() {

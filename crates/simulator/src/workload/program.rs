@@ -36,6 +36,12 @@ pub(crate) enum Op {
         force: bool,
         millis: u64,
     },
+    /// Claims a token for a webhook, and waits for a request, which it answers if it is `replying`.
+    Webhook {
+        token: u64,
+        replying: bool,
+        millis: u64,
+    },
     /// Resumes whoever has a token.
     Resume {
         token: u64,
@@ -101,7 +107,7 @@ impl Shape {
         let kinds = if draws.once_in(3) { u64::MAX } else { draws.next() | draws.next() };
         let ops = match pace {
             Pace::Slow => draws.between(2, 9),
-            Pace::Busy => draws.between(8, 40),
+            Pace::Busy => draws.between(8, 50),
         };
         Self { ops, pace, kinds, instances }
     }
@@ -131,7 +137,7 @@ fn op(draws: &mut Draws, shape: Shape, depth: u32) -> Op {
     if !draws.once_in(others) {
         return step(draws);
     }
-    let kind = draws.below(13);
+    let kind = draws.below(14);
     if shape.kinds >> kind & 1 == 0 {
         return step(draws);
     }
@@ -146,6 +152,11 @@ fn op(draws: &mut Draws, shape: Shape, depth: u32) -> Op {
         },
         4 => Op::Plan { actions: draws.between(1, 3) },
         5 => Op::Send { kind: draws.below(TYPES), to: draws.below(shape.instances) },
+        13 => Op::Webhook {
+            token: draws.below(TOKENS),
+            replying: draws.once_in(2),
+            millis: patience(draws, shape.pace),
+        },
         6 => Op::Resume { token: draws.below(TOKENS) },
         7 | 8 if depth > 0 => Op::Child { ops: list(draws, shape, 0), detached: draws.once_in(3) },
         9 | 10 if depth > 0 => {

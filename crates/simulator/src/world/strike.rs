@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use super::World;
-use crate::{faults::Kind, node::Role};
+use crate::{faults::Kind, node::Role, workload::BUILDS};
 
 /// Queues whose messages a broker may lose without anything being lost (promise 2).
 const ENGINE_QUEUES: [&str; 5] =
     ["everstep.run.", "everstep.step.", "everstep.report.", "everstep.sessions", "everstep.inbox."];
+
+/// What hangs for good: whoever waits for it waits for ever.
+const FOR_EVER: i64 = i64::MAX;
 
 impl World {
     pub(super) fn strike(&mut self, now: i64, slice: i64) {
@@ -37,6 +40,7 @@ impl World {
             life.note(format_args!("stands still for {frozen} ms"));
             life.froze();
             let until = now + frozen as i64 * 1_000;
+            let until = if self.may_hang(index) && self.draws.once_in(4) { FOR_EVER } else { until };
             match self.nodes[index].role {
                 Role::Coordinator => self.watchers.all_troubled(until),
                 _ => self.watchers.troubled(life.session(), until),
@@ -53,6 +57,12 @@ impl World {
             self.watchers.troubled(life.session(), until);
             self.cut(index, until);
         }
+    }
+
+    /// Whether the rest can go on if this one never does again: another worker has its build, and its pool.
+    fn may_hang(&self, index: usize) -> bool {
+        let node = &self.nodes[index];
+        node.role == Role::Pool || node.role == Role::Worker && node.number >= BUILDS.len()
     }
 
     fn cut(&mut self, index: usize, until: i64) {
@@ -131,7 +141,7 @@ impl World {
         self.store_away_until = None;
         for index in 0..self.nodes.len() {
             let node = &mut self.nodes[index];
-            if let Some((_, until)) = &mut node.frozen {
+            if let Some((_, until)) = node.frozen.as_mut().filter(|(_, until)| *until != FOR_EVER) {
                 *until = now;
             }
             if let Some(until) = &mut node.cut {
