@@ -110,6 +110,12 @@ impl Rates {
         Self(there.into_iter().map(|kind| (kind, rate(kind, draws))).collect())
     }
 
+    /// Nothing but this.
+    #[cfg(test)]
+    pub(crate) fn only(kind: Kind, rate: u32) -> Self {
+        Self([(kind, rate)].into())
+    }
+
     pub(crate) fn of(&self, kind: Kind) -> u32 {
         self.0.get(&kind).copied().unwrap_or(0)
     }

@@ -62,6 +62,8 @@ pub(crate) struct World {
     outside: Option<Outside>,
     draws: Draws,
     store_away_until: Option<i64>,
+    /// When a broker that went is there again: nobody can connect before.
+    broker_back_at: i64,
     /// When something was committed last, and how much until then.
     stirred: (i64, u64),
     /// How many instances were open at the last look, and how much was committed until then.
@@ -114,6 +116,7 @@ impl World {
             outside: None,
             draws: Draws::new(seed, "world"),
             store_away_until: None,
+            broker_back_at: 0,
             stirred: (0, 0),
             audited: None,
             kills: 0,

@@ -253,3 +253,30 @@ pub(super) async fn answer(shared: &Shared, session: SessionId, inbox: String, i
         tracing::debug!(%error, %session, "an answer was not sent; the worker asks again");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    //! Proves that a beat after a gap gives every session a full lease. Not: when a session is silent; see the store's conformance.
+    use super::*;
+    use crate::rehearsal::{Hand, Rehearsal};
+
+    #[tokio::test]
+    async fn w08_after_a_gap_nobody_has_been_silent() {
+        let hand = Hand::default();
+        let coordinator = Rehearsal::at(&hand);
+        let (shared, session) = (&coordinator.shared, coordinator.opens().await);
+        let beats =
+            async || Page { beat: true, ..Page::default() }.handle(shared, &mut Known::default()).await;
+        beats().await;
+        // Neither beats nor heartbeats arrive.
+        hand.moves(12);
+        beats().await;
+        let silent = || shared.store.silent(shared.settings.lease);
+        assert_eq!(silent().await.expect("the store answers"), []);
+        for _ in 0..10 {
+            hand.moves(1);
+            beats().await;
+        }
+        assert_eq!(silent().await.expect("the store answers"), [session]);
+    }
+}

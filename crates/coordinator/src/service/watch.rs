@@ -36,7 +36,8 @@ impl Inboxes {
     /// The next pings go by this connection. Where the broker was away, its workers may take longer to come back than this
     /// coordinator did, however short that was: an inbox that was not there since then says nothing for a whole lease.
     fn by(&mut self, generation: u64, now: Instant) {
-        if self.generation.replace(generation).is_some_and(|before| before != generation) {
+        let is_another = self.generation.replace(generation).is_some_and(|before| before != generation);
+        if is_another && !everstep_protocol::planted("reconnect_unnoticed") {
             self.renewed = Some(now);
             self.since.clear();
             self.reached.clear();
@@ -196,8 +197,14 @@ async fn hand_on(shared: &Arc<Shared>) {
 
 #[cfg(test)]
 mod tests {
-    //! Proves when an inbox that cannot be reached ends its session. Not: that pings find that out, which system tests prove.
+    //! Proves when sessions end, and that their leases are handed on. Not: that pings find out who is there, which system tests prove.
+    use everstep_engine::{Input, What};
+    use everstep_protocol::Millis;
+
     use super::*;
+    use crate::rehearsal::{Hand, Rehearsal};
+
+    const GAP: Millis = Millis(3_000);
 
     const LIMITS: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(10));
 
@@ -217,6 +224,54 @@ mod tests {
         assert_eq!(inboxes.pinged([(one, false), (other, false)].into_iter(), LIMITS, at(6)), [one]);
         assert_eq!(inboxes.pinged([(other, false)].into_iter(), LIMITS, at(12)), []);
         assert_eq!(inboxes.pinged([(other, false)].into_iter(), LIMITS, at(13)), [other]);
+    }
+
+    #[tokio::test]
+    async fn w08_a_session_that_is_silent_for_a_lease_is_ended() {
+        let hand = Hand::default();
+        let coordinator = Rehearsal::at(&hand);
+        let (shared, session) = (&coordinator.shared, coordinator.opens().await);
+        for second in 0..=10 {
+            shared.store.beat(shared.id, GAP).await.expect("it is noted");
+            silent(shared).await.expect("the store answers");
+            assert_eq!(coordinator.lives(session).await, second < 10, "after {second} s");
+            hand.moves(1);
+        }
+    }
+
+    #[tokio::test]
+    async fn w09_after_a_gap_an_inbox_that_is_not_there_ends_nothing() {
+        let hand = Hand::default();
+        let coordinator = Rehearsal::at(&hand);
+        let (shared, session) = (&coordinator.shared, coordinator.opens().await);
+        shared.store.beat(shared.id, GAP).await.expect("it is noted");
+        hand.moves(12);
+        for second in 0..=10 {
+            shared.store.beat(shared.id, GAP).await.expect("it is noted");
+            let since = HashMap::from([(session, Instant::now() - Duration::from_secs(5))]);
+            let mut inboxes = Inboxes { since, ..Inboxes::default() };
+            gone(shared, &mut inboxes).await.expect("the broker answers");
+            assert_eq!(coordinator.lives(session).await, second < 10, "{second} s after the gap");
+            hand.moves(1);
+        }
+    }
+
+    #[tokio::test]
+    async fn w10_the_leases_of_an_ended_session_are_handed_on() {
+        let mut coordinator = Rehearsal::at(&Hand::default());
+        let (uid, session) = (coordinator.start("one", None).await, coordinator.opens().await);
+        coordinator.leases(uid, session).await;
+        coordinator.shared.store.end_session(session, true).await.expect("it is noted");
+        let shared = Arc::clone(&coordinator.shared);
+        let handing = tokio::spawn(async move { hand_on(&shared).await });
+        let next = tokio::time::timeout(Duration::from_secs(5), coordinator.next()).await;
+        let Input::On { instance, what: What::LeaseEnded { session: of, .. } } =
+            next.expect("the lease ends").input
+        else {
+            panic!("something else comes first")
+        };
+        assert_eq!((instance, of), (uid, session));
+        handing.abort();
     }
 
     #[test]

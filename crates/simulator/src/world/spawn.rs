@@ -57,7 +57,10 @@ impl World {
             Role::Outside => self.outside(broker),
         };
         match Process::start(life, connection, main) {
-            Ok(process) => self.nodes[index].process = Some(process),
+            Ok(process) => {
+                self.nodes[index].process = Some(process);
+                self.meets_the_broker(index);
+            }
             Err(error) => self.watchers.breach("world", format!("a process could not be started: {error}")),
         }
     }

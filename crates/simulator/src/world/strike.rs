@@ -65,6 +65,20 @@ impl World {
         node.role == Role::Pool || node.role == Role::Worker && node.number >= BUILDS.len()
     }
 
+    /// A process that starts while the broker is away comes to it as late as all others.
+    pub(super) fn meets_the_broker(&mut self, index: usize) {
+        let now = self.clock.now();
+        // A coordinator that starts before the others are back finds inboxes that are not there, and knows nothing of an outage.
+        let last = self.nodes.iter().filter_map(|node| node.cut).max();
+        if let Some(until) = last.filter(|_| self.nodes[index].role == Role::Coordinator) {
+            self.watchers.all_troubled(until);
+        }
+        if now < self.broker_back_at {
+            let until = self.broker_back_at + self.draws.between(50, 3_000) as i64 * 1_000;
+            self.cut(index, until);
+        }
+    }
+
     fn cut(&mut self, index: usize, until: i64) {
         let Some(process) = &self.nodes[index].process else { return };
         process.life.note(format_args!("is cut off"));
@@ -108,6 +122,7 @@ impl World {
             self.wire.lose_all();
             // Some brokers are long in coming back. A session that ends for that alone has been robbed (rule W8).
             let away = if self.draws.once_in(3) { self.draws.between(3_000, 20_000) } else { 0 };
+            self.broker_back_at = now + away as i64 * 1_000;
             for index in 0..self.nodes.len() {
                 let until = now + (away + self.draws.between(50, 3_000)) as i64 * 1_000;
                 self.cut(index, until);
@@ -136,6 +151,7 @@ impl World {
     /// Faults have ceased: everybody runs, and every way is open.
     pub(super) fn calm(&mut self) {
         let now = self.clock.now();
+        self.broker_back_at = now;
         self.trace.note("world", format_args!("faults have ceased"));
         self.faults.cease();
         self.store_away_until = None;
