@@ -39,19 +39,19 @@ ledger-proof: services-up ## Run 100,000 steps under kills and count every effec
 
 # How many seeds `make sim` runs, and how many `make planted` runs at most for each fault.
 SEEDS ?=
-SIM := cargo run --release -q $(LOCKED) -p everstep-simulator --bin sim --
+SIM := cargo run --release -q $(LOCKED) -p everstep-simulator --bin sim
 
 .PHONY: sim
 sim: ## Simulate the whole system under seeds, with faults: make sim SEEDS=2000
-	$(SIM) --seeds $(or $(SEEDS),500) $(ARGS)
+	$(SIM) -- --seeds $(or $(SEEDS),500) $(ARGS)
 
 .PHONY: sim-night
 sim-night: ## Simulate ten million steps, from seed 1,000,000 on
-	$(SIM) --from 1000000 --steps 10000000 $(ARGS)
+	$(SIM) -- --from 1000000 --steps 10000000 $(ARGS)
 
 .PHONY: planted
 planted: ## See whether the simulator finds each fault that is planted on purpose
-	RUSTFLAGS="$(RUSTFLAGS) --cfg planted" CARGO_TARGET_DIR=target/planted $(SIM) --planted --seeds $(or $(SEEDS),2000) $(ARGS)
+	$(SIM) --features planted -- --planted --seeds $(or $(SEEDS),2000) $(ARGS)
 
 .PHONY: bench
 bench: services-up ## Measure throughput and latency

@@ -1,6 +1,9 @@
 //! Feeds a journal to the code, as a worker that takes the instance up would, and runs no step.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
 use everstep_protocol::{
     BuildName, Failure, Payload, Position, SessionId, Timestamp,
@@ -19,6 +22,9 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::saved::Saved;
+
+/// What replays count is read by nobody, and dear to make for each of many journals.
+static METRICS: LazyLock<Metrics> = LazyLock::new(Metrics::default);
 
 /// What a replay found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,7 +126,7 @@ impl Replayer<'_> {
             caches: false,
             interceptor: None,
             watch: self.watch.clone(),
-            metrics: Metrics::default(),
+            metrics: METRICS.clone(),
             // A body that something else wakes later has been replayed by then.
             foreign: Arc::new(|_, _| {}),
         }

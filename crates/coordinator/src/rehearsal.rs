@@ -1,18 +1,24 @@
 //! A coordinator without its loop, for tests: what it is sent waits until the test gives it its turn, so that something else can
 //! happen just before.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+};
 
 use everstep_broker::MemoryBroker;
 use everstep_engine::{
     Head, Input, Writes,
     hook::{HookEnd, HookRow, TokenKey},
-    rows::Needs,
+    rows::{Lease, Needs, Subject},
     start::{NameKey, Start},
 };
 use everstep_protocol::{
-    Fingerprint, HookId, Incarnation, InstanceUid, Namespace, Payload, Position, Run, hook::StartHook,
-    journal::Other,
+    BuildName, Epoch, Fingerprint, HookId, Incarnation, InstanceUid, Namespace, Payload, Position, Run,
+    SessionId, Timestamp, hook::StartHook, journal::Other, message::OpenSession,
 };
 use everstep_store::{Store, sqlite::SqliteStore};
 
@@ -30,7 +36,32 @@ pub(crate) struct Rehearsal {
     dir: PathBuf,
 }
 
+/// A clock that a test moves.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Hand(Arc<AtomicI64>);
+
+impl Hand {
+    pub(crate) fn moves(&self, seconds: i64) {
+        self.0.fetch_add(seconds * 1_000_000, Ordering::Relaxed);
+    }
+}
+
 impl Rehearsal {
+    /// With a store in memory, whose clock is this one.
+    pub(crate) fn at(hand: &Hand) -> Self {
+        let hand = hand.clone();
+        let clock = Arc::new(move || Timestamp(hand.0.load(Ordering::Relaxed)));
+        let store = Arc::new(SqliteStore::in_memory(clock, Arc::new(|| ())).expect("it opens"));
+        Self::with(store)
+    }
+
+    pub(crate) fn with(store: Arc<dyn Store>) -> Self {
+        let broker = Arc::new(MemoryBroker::new().connection());
+        let (shared, ends) =
+            Shared::new(store, broker, Settings::default(), Incarnation(1), Arc::new(SystemChance));
+        Self { shared: Arc::new(shared), ends, dir: PathBuf::new() }
+    }
+
     pub(crate) fn new() -> Self {
         let dir = std::env::temp_dir().join(format!("everstep-rehearsal-{}", uuid::Uuid::now_v7()));
         let store = Arc::new(SqliteStore::open(&dir.join("everstep.db")).expect("it opens"));
@@ -65,6 +96,26 @@ impl Rehearsal {
         self.turn(Arrival::new(Input::Start(Box::new(start)))).await;
         assert_eq!(self.store().find(&named(id)).await.expect("it is looked up"), Some(uid));
         uid
+    }
+
+    /// A session is open, and known here.
+    pub(crate) async fn opens(&self) -> SessionId {
+        let session = SessionId::generate();
+        let open = open(session);
+        assert!(self.store().open_session(&open).await.expect("it is noted"));
+        self.shared.know(open);
+        session
+    }
+
+    /// The session holds the instance.
+    pub(crate) async fn leases(&self, uid: InstanceUid, session: SessionId) {
+        let lease = Lease { session, epoch: Epoch(1) };
+        self.write(Writes { leases: vec![(uid, Subject::INSTANCE, lease)], ..Writes::default() }).await;
+    }
+
+    pub(crate) async fn lives(&self, session: SessionId) -> bool {
+        let live = self.store().sessions().await.expect("they are listed");
+        live.iter().any(|live| live.open.session == session)
     }
 
     /// The token goes to the second of these from the first, as by force.
@@ -118,6 +169,23 @@ pub(crate) fn named(id: &str) -> NameKey {
         namespace: Namespace::default(),
         workflow: "fulfil".parse().expect("a name"),
         id: id.parse().expect("an id"),
+    }
+}
+
+/// A session of a worker that serves the one workflow. Nobody has its inbox.
+pub(crate) fn open(session: SessionId) -> OpenSession {
+    OpenSession {
+        session,
+        namespace: Namespace::default(),
+        workflows: vec![named("any").workflow],
+        pinned: Vec::new(),
+        pools: Vec::new(),
+        functions: Vec::new(),
+        build: BuildName::new("b").expect("a name"),
+        inbox: everstep_protocol::topology::inbox(session),
+        slots: 1,
+        instances: 1,
+        host: "host".to_owned(),
     }
 }
 

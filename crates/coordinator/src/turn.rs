@@ -546,7 +546,7 @@ const fn answer_word(answer: &Answer) -> &'static str {
 #[cfg(test)]
 mod tests {
     //! Proves what whoever waits in this process learns of an input that can never be decided, and of one that the store goes on refusing.
-    use everstep_broker::MemoryBroker;
+    use everstep_broker::{Consume, Incoming, MemoryBroker, Outgoing, QueueDeclaration, QueueKind};
     use everstep_engine::batch::NameRow;
     use everstep_protocol::Incarnation;
     use everstep_store::sqlite::SqliteStore;
@@ -575,6 +575,34 @@ mod tests {
         assert!(failures > u64::from(CONFLICTS_MAX), "so often it was tried whole, at least: {failures}");
         assert!(conflicting.try_recv().is_err() && !turning.is_finished());
         turning.abort();
+    }
+
+    #[tokio::test]
+    async fn w20_a_message_is_settled_after_its_commit() {
+        let coordinator = Rehearsal::new();
+        let broker = coordinator.shared.broker.clone();
+        let queue = QueueDeclaration::new("q", QueueKind::Classic);
+        broker.declare(vec![queue.into()]).await.expect("it is declared");
+        broker.send(vec![Outgoing::to_queue("q", "start")]).await.expect("it is sent");
+        let mut consumer = broker.consume(Consume::new("q", 1)).await.expect("it is there");
+        let settle = loop {
+            if let Incoming::Delivery(delivery) = consumer.next().await {
+                break delivery.split().1;
+            }
+        };
+        let ghost = rehearsal::start("ghost", None);
+        let (key, fingerprint) = (ghost.name.clone(), ghost.fingerprint);
+        let names = vec![NameRow { key, uid: InstanceUid::generate(), fingerprint }];
+        coordinator.write(Writes { names, ..Writes::default() }).await;
+        let share = Share::divide(settle, 1).pop().expect("there is one");
+        let arrival = Arrival::from_message(Input::Start(Box::new(ghost)), share);
+        // The store never takes it.
+        let mut turning = tokio::spawn(turn(Arc::clone(&coordinator.shared), vec![arrival]));
+        assert!(tokio::time::timeout(Duration::from_millis(50), &mut turning).await.is_err());
+        drop(consumer);
+        turning.abort();
+        assert!(turning.await.is_err());
+        assert_eq!(broker.depth("q").await.expect("the broker answers"), Some(1), "it comes again");
     }
 
     #[tokio::test]

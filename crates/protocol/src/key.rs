@@ -44,7 +44,7 @@ pub struct StepKey([u8; 32]);
 
 impl StepKey {
     /// A mistake that one could make: the key of one attempt alone.
-    #[cfg(planted)]
+    #[cfg(feature = "planted")]
     #[doc(hidden)]
     #[must_use]
     pub fn of_attempt(mut self, attempt: u32) -> Self {
@@ -52,7 +52,7 @@ impl StepKey {
         self
     }
 
-    #[cfg(not(planted))]
+    #[cfg(not(feature = "planted"))]
     #[doc(hidden)]
     #[must_use]
     pub const fn of_attempt(self, _attempt: u32) -> Self {

@@ -44,7 +44,7 @@ pub use name::{
 };
 pub use payload::Payload;
 pub use pin::Pin;
-#[cfg(planted)]
+#[cfg(feature = "planted")]
 #[doc(hidden)]
 pub use planted::choose as choose_planted;
 #[doc(hidden)]

@@ -3,12 +3,14 @@
 //! | checker | says |
 //! | --- | --- |
 //! | `starts` | an accepted start is there at the end, and there is one instance of it |
-//! | `writer` | at any commit at most one holder; what a holder reports is taken from the holder alone; epochs only grow |
+//! | `writer` | at any commit at most one holder, of the build that the instance is pinned to; what a holder reports is taken from the
+//! holder alone; epochs only grow |
 //! | `journal` | journals only grow, without gaps; an outcome is recorded once and never changes |
 //! | `steps` | a completed step is not run again; each effect is there once, or a person was asked |
 //! | `events` | events and payloads come in order, each to one call |
 //! | `hooks` | a token has one owner; whoever is told that it owns one does |
-//! | `moves` | every open instance has a reason to move, and at rest none is open |
+//! | `moves` | every open instance has a reason to move; at rest none is open, and every producer has its answer |
+//! | `sessions` | a session ends only with its process, or where that could not be heard for a cause of its own |
 //! | `replay` | a journal, fed to the code again, comes to the same end |
 
 mod events;
@@ -16,6 +18,7 @@ mod hooks;
 mod journal;
 mod moves;
 mod replay;
+mod sessions;
 mod starts;
 mod steps;
 #[cfg(test)]
@@ -30,7 +33,7 @@ use std::{
 
 use everstep_engine::{Writes, batch::Loaded, head::Head, start::NameKey};
 use everstep_protocol::{
-    Call, InstanceId, InstanceUid, Run, SessionId, StepKey, WorkflowName,
+    BuildName, Call, InstanceId, InstanceUid, Run, SessionId, StepKey, WorkflowName,
     journal::{Entry, Fact},
 };
 use everstep_sdk::Registry;
@@ -74,6 +77,12 @@ pub(crate) enum Seen<'a> {
     Accepted(&'a NameKey),
     /// All instances, at a moment in between.
     Audited(&'a [InstanceView]),
+    /// A worker of this build opens a session.
+    Opens { session: SessionId, build: &'a BuildName },
+    /// Something kept a process from being heard, or any of them, until then (the world's time, in microseconds).
+    Troubled { session: Option<SessionId>, until: i64 },
+    /// Somebody ended a session that had not said goodbye.
+    SessionEnded { session: SessionId, at: i64 },
 }
 
 /// The end of a run.
@@ -85,6 +94,8 @@ pub(crate) struct Rest<'a> {
     pub(crate) journals: &'a BTreeMap<(InstanceUid, Run), Vec<Entry>>,
     /// The code, to replay journals.
     pub(crate) registry: &'a Registry,
+    /// How many producers still try to get an answer, and bulk operations go on.
+    pub(crate) unanswered: usize,
 }
 
 /// Watches a run. An error says what must not have been, in words.
@@ -140,6 +151,7 @@ impl Watchers {
             Box::<events::Events>::default(),
             Box::<hooks::Hooks>::default(),
             Box::<moves::Moves>::default(),
+            Box::<sessions::Sessions>::default(),
             Box::<replay::Replay>::default(),
         ];
         Self(Arc::new(Mutex::new(Watching { checkers, breach: None, tally: Tally::default() })))
@@ -151,6 +163,18 @@ impl Watchers {
             watching.tally.count(commit);
         }
         watching.ask(|checker| checker.sees(seen));
+    }
+
+    /// A process could not be heard until then; a coordinator's trouble is no session's.
+    pub(crate) fn troubled(&self, session: Option<SessionId>, until: i64) {
+        if session.is_some() {
+            self.see(&Seen::Troubled { session, until });
+        }
+    }
+
+    /// No process could be heard for sure until then.
+    pub(crate) fn all_troubled(&self, until: i64) {
+        self.see(&Seen::Troubled { session: None, until });
     }
 
     pub(crate) fn rest(&self, rest: &Rest<'_>) {

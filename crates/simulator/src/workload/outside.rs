@@ -12,18 +12,21 @@ use std::{
 use everstep_broker::{
     Broker, Confirmation, Consume, Declaration, Incoming, Outgoing, Properties, QueueDeclaration, QueueKind,
 };
-use everstep_coordinator::{EventRequest, Handle, ResumeRequest, StartRequest};
+use everstep_coordinator::{EventRequest, Handle, ResumeRequest, StartRequest, WebhookCall};
 use everstep_engine::{Answer, mailbox::EventId, start::MessageKey};
 use everstep_protocol::{
-    Namespace, Payload, Token,
-    hook::StartHook,
+    Namespace, Payload, Pin, Token,
+    hook::{Method, StartHook},
     start::{StartOutcome, StartReply},
     topology,
 };
 use serde_json::json;
 use tokio::{sync::Notify, time::sleep};
 
-use super::{TOKENS, TYPES, name, program::Program};
+use super::{
+    TOKENS, TYPES, name,
+    program::{Pace, Program},
+};
 use crate::{
     check::{Seen, Watchers},
     seed::{Draws, SharedDraws},
@@ -65,6 +68,8 @@ pub(crate) struct Planned {
     pub(crate) by: By,
     /// So many events of each type follow.
     pub(crate) events: u64,
+    /// To which build it is pinned.
+    pub(crate) pin: Option<Pin>,
 }
 
 /// How a producer starts an instance.
@@ -86,6 +91,7 @@ pub(crate) struct Outside {
     pub(crate) draws: SharedDraws,
     pub(crate) watchers: Watchers,
     pub(crate) trace: Trace,
+    pub(crate) pace: Pace,
     /// How many of them have still something to do.
     pub(crate) busy: Arc<AtomicUsize>,
     replies: Arc<Replies>,
@@ -126,9 +132,10 @@ impl Outside {
         draws: SharedDraws,
         watchers: Watchers,
         trace: Trace,
+        pace: Pace,
     ) -> Self {
         let (busy, replies) = (Arc::default(), Arc::default());
-        Self { broker, desks, draws, watchers, trace, busy, replies }
+        Self { broker, desks, draws, watchers, trace, pace, busy, replies }
     }
 
     /// Begins everything that producers do, on this runtime.
@@ -137,8 +144,9 @@ impl Outside {
         for planned in planned {
             self.works(self.clone().produces(planned));
         }
-        let resumes = self.draws.draw(|draws| draws.between(0, 30));
+        let (resumes, calls) = self.draws.draw(|draws| (draws.between(0, 30), draws.between(0, 30)));
         self.works(self.clone().resumes(resumes));
+        self.works(self.clone().calls(calls));
     }
 
     fn works(&self, work: impl Future<Output = ()> + Send + 'static) {
@@ -206,7 +214,7 @@ impl Outside {
             id: Some(name.id),
             input: Payload::encode(&planned.program).ok()?,
             retention: everstep_protocol::start::Retention::default(),
-            pin: None,
+            pin: planned.pin.clone(),
             strict: None,
             attributes: Vec::new(),
             hook,
@@ -228,6 +236,9 @@ impl Outside {
     /// Publishes a start until the broker has it.
     async fn confirms(&self, planned: &Planned) -> Option<()> {
         let mut body = json!({ "workflow": super::WORKFLOW, "id": planned.id, "input": planned.program });
+        if let Some(pin) = &planned.pin {
+            body["pin"] = json!(pin);
+        }
         if let Some(token) = planned.program.token {
             body["token"] = json!(text(token).as_str());
         }
@@ -250,7 +261,7 @@ impl Outside {
     /// Events of one type, one after the other.
     async fn sends(&self, planned: &Planned, kind: u64) {
         for number in 1..=planned.events {
-            sleep(self.pause(4_000)).await;
+            sleep(self.pause(self.pace.pause())).await;
             while let Some(Answer::NotFound) | None = self.sends_one(&planned.id, kind, number).await {
                 sleep(self.pause(1_000)).await;
             }
@@ -270,7 +281,7 @@ impl Outside {
     /// Resumes whoever has a token, or nobody.
     async fn resumes(self, count: u64) {
         for number in 0..count {
-            sleep(self.pause(3_000)).await;
+            sleep(self.pause(self.pace.pause())).await;
             let token = text(self.draws.draw(|draws| draws.below(TOKENS)));
             let id = format!("r{number}");
             for _ in 0..5 {
@@ -282,6 +293,28 @@ impl Outside {
                 };
                 match self.desks.any(&self.draws) {
                     Some(desk) if matches!(patient(desk.resume_hook(request)).await, Some(Ok(_))) => break,
+                    Some(_) | None => sleep(self.pause(1_000)).await,
+                }
+            }
+        }
+    }
+
+    /// Calls webhooks. Whoever is not answered calls again, under the same id.
+    async fn calls(self, count: u64) {
+        for number in 0..count {
+            sleep(self.pause(self.pace.pause())).await;
+            let call = WebhookCall {
+                namespace: Namespace::default(),
+                token: text(self.draws.draw(|draws| draws.below(TOKENS))),
+                id: format!("c{number}"),
+                method: Method::Post,
+                query: Vec::new(),
+                headers: vec![("content-type".to_owned(), "application/json".to_owned())],
+                body: number.to_string().into_bytes().into(),
+            };
+            for _ in 0..5 {
+                match self.desks.any(&self.draws) {
+                    Some(desk) if matches!(patient(desk.webhook(&call)).await, Some(Ok(_))) => break,
                     Some(_) | None => sleep(self.pause(1_000)).await,
                 }
             }

@@ -3,16 +3,23 @@
 use std::time::Duration;
 
 use everstep_coordinator::{Decision, Handle};
-use everstep_engine::{rows::Question, start::NameKey};
+use everstep_engine::{
+    bulk::{Act, Again, Bulk, Statuses, Which},
+    rows::Question,
+    start::NameKey,
+    status::StatusWord,
+};
 use everstep_protocol::{
-    Call, Failure, FailureKind, Payload,
+    Call, Failure, FailureKind, InstanceId, Namespace, Payload, Pin, Position,
     journal::{Choice, QuestionId},
 };
-use everstep_store::{AskedView, AttentionFilter, AttentionView};
+use everstep_store::{AskedView, AttentionFilter, AttentionView, Filter, Range};
 use tokio::time::sleep;
 
 use super::{
+    build,
     effects::Books,
+    name,
     outside::{Outside, patient},
 };
 use crate::faults::Faults;
@@ -26,6 +33,8 @@ pub(crate) struct Person {
     pub(crate) outside: Outside,
     pub(crate) books: Books,
     pub(crate) faults: std::sync::Arc<Faults>,
+    /// So many builds have workers.
+    pub(crate) builds: usize,
     /// Those that may be interfered with.
     pub(crate) names: Vec<NameKey>,
     /// How often, once in so many looks; never, if zero.
@@ -92,10 +101,11 @@ impl Person {
     }
 
     async fn lets_go_on(&self, desk: &Handle) {
-        for name in &self.names {
-            let status = desk.store().instance(name).await.ok().flatten().map(|view| view.status);
-            if status.is_some_and(|status| ["paused", "pausing"].contains(&status.word())) {
-                drop(desk.resume(name.clone(), format!("calm-{}", self.draw(u64::MAX))).await);
+        for status in [StatusWord::Paused, StatusWord::Pausing] {
+            let filter = Filter { status: Some(status), ..Filter::default() };
+            let Ok(page) = desk.store().instances(&filter, None, 1_000).await else { continue };
+            for view in page.rows {
+                drop(desk.resume(name(view.id.as_str()), format!("calm-{}", self.draw(u64::MAX))).await);
             }
         }
     }
@@ -103,7 +113,7 @@ impl Person {
     async fn interferes(&self, desk: &Handle, number: u64) {
         let name = self.names[self.draw(self.names.len() as u64) as usize].clone();
         let operation = format!("person-{number}");
-        let kind = self.draw(8);
+        let kind = self.draw(16);
         self.outside.trace.note("person", format_args!("does {kind} to {}", name.id));
         // An answer that is lost leaves it to chance whether it was done.
         let _ = match kind {
@@ -112,7 +122,50 @@ impl Person {
             4 => desk.cancel(name, operation, None, None).await,
             5 => desk.terminate(name, operation, None).await,
             6 => desk.restart(name, operation, None).await,
-            _ => desk.roll_back(name, operation, None).await,
+            7 => desk.restart_and_reuse(name, operation).await,
+            8 | 9 => {
+                let Some(call) = self.some_step(desk, &name).await else { return };
+                desk.restart(name, operation, Some(call)).await
+            }
+            10 => desk.cancel_and_roll_back(name, operation, None, None).await,
+            11 => desk.roll_back(name, operation, None).await,
+            12 | 13 => desk.pin(name, operation, self.some_pin()).await,
+            _ => return self.many(desk, operation).await,
         };
+    }
+
+    /// A step that the instance has called in its current run.
+    async fn some_step(&self, desk: &Handle, name: &NameKey) -> Option<Call> {
+        let view = desk.store().instance(name).await.ok()??;
+        let range = Range { uid: view.uid, run: view.run, after: Position(0) };
+        let entries = desk.store().journal(vec![range], 1 << 20).await.ok()?.pop()?;
+        let calls: Vec<_> = entries.iter().filter_map(|entry| entry.fact.call()).collect();
+        if calls.is_empty() { None } else { Some(calls[self.draw(calls.len() as u64) as usize].clone()) }
+    }
+
+    fn some_pin(&self) -> Option<Pin> {
+        match self.draw(3) {
+            0 => None,
+            1 => Some(Pin::First),
+            _ => Some(Pin::Build(build(self.draw(self.builds as u64) as usize))),
+        }
+    }
+
+    /// An operation on many, which goes on by itself; some are stopped on the way.
+    async fn many(&self, desk: &Handle, operation: String) {
+        let act = match self.draw(6) {
+            0 | 1 => Act::Pause,
+            2 => Act::Resume,
+            3 => Act::Retry,
+            4 => Act::Cancel { reason: None, within: None, rollback: self.draw(2) == 0 },
+            _ => Act::Restart { how: if self.draw(2) == 0 { Again::Whole } else { Again::Reuse } },
+        };
+        let status = (self.draw(2) == 0).then_some(Statuses::Only(StatusWord::Waiting));
+        let bulk = Bulk { act, which: Which { status, ..Which::default() } };
+        let (namespace, Ok(id)) = (Namespace::default(), InstanceId::new(operation)) else { return };
+        let _ = desk.begin_bulk(&namespace, &id, &bulk).await;
+        if self.draw(4) == 0 {
+            let _ = desk.stop_bulk(&namespace, &id).await;
+        }
     }
 }

@@ -36,6 +36,12 @@ pub(crate) enum Op {
         force: bool,
         millis: u64,
     },
+    /// Claims a token for a webhook, and waits for a request, which it answers if it is `replying`.
+    Webhook {
+        token: u64,
+        replying: bool,
+        millis: u64,
+    },
     /// Resumes whoever has a token.
     Resume {
         token: u64,
@@ -66,20 +72,44 @@ pub(crate) struct Program {
     pub(crate) token: Option<u64>,
 }
 
+/// How close together things happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// Few instances that mostly wait: timers, leases and sessions meet each other.
+    Slow,
+    /// Many at once, with many steps each: batches fill, and everything meets everything.
+    Busy,
+}
+
+impl Pace {
+    /// The longest pause between two things that a producer does, in milliseconds.
+    pub(crate) const fn pause(self) -> u64 {
+        match self {
+            Self::Slow => 4_000,
+            Self::Busy => 400,
+        }
+    }
+}
+
 /// Which features a seed uses, and how much.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     /// The most operations of a list.
     pub(crate) ops: u64,
+    pace: Pace,
     /// Only operations of these kinds, by their bits.
     kinds: u64,
     instances: u64,
 }
 
 impl Shape {
-    pub(crate) fn draw(draws: &mut Draws, instances: u64) -> Self {
+    pub(crate) fn draw(draws: &mut Draws, instances: u64, pace: Pace) -> Self {
         let kinds = if draws.once_in(3) { u64::MAX } else { draws.next() | draws.next() };
-        Self { ops: draws.between(2, 9), kinds, instances }
+        let ops = match pace {
+            Pace::Slow => draws.between(2, 9),
+            Pace::Busy => draws.between(8, 50),
+        };
+        Self { ops, pace, kinds, instances }
     }
 }
 
@@ -99,21 +129,34 @@ fn list(draws: &mut Draws, shape: Shape, depth: u32) -> Vec<Op> {
 }
 
 fn op(draws: &mut Draws, shape: Shape, depth: u32) -> Op {
-    // Half of all that is done are steps.
-    if draws.once_in(2) {
+    // Half of all that is done are steps, or more.
+    let others = match shape.pace {
+        Pace::Slow => 2,
+        Pace::Busy => 4,
+    };
+    if !draws.once_in(others) {
         return step(draws);
     }
-    let kind = draws.below(13);
+    let kind = draws.below(14);
     if shape.kinds >> kind & 1 == 0 {
         return step(draws);
     }
     match kind {
         0 | 12 => Op::Remote { class: *draws.pick(&Class::ALL) },
-        1 => Op::Sleep { millis: patience(draws) },
-        2 => Op::Event { kind: draws.below(TYPES), millis: patience(draws) },
-        3 => Op::Hook { token: draws.below(TOKENS), force: draws.once_in(3), millis: patience(draws) },
+        1 => Op::Sleep { millis: patience(draws, shape.pace) },
+        2 => Op::Event { kind: draws.below(TYPES), millis: patience(draws, shape.pace) },
+        3 => Op::Hook {
+            token: draws.below(TOKENS),
+            force: draws.once_in(3),
+            millis: patience(draws, shape.pace),
+        },
         4 => Op::Plan { actions: draws.between(1, 3) },
         5 => Op::Send { kind: draws.below(TYPES), to: draws.below(shape.instances) },
+        13 => Op::Webhook {
+            token: draws.below(TOKENS),
+            replying: draws.once_in(2),
+            millis: patience(draws, shape.pace),
+        },
         6 => Op::Resume { token: draws.below(TOKENS) },
         7 | 8 if depth > 0 => Op::Child { ops: list(draws, shape, 0), detached: draws.once_in(3) },
         9 | 10 if depth > 0 => {
@@ -134,8 +177,12 @@ fn step(draws: &mut Draws) -> Op {
 }
 
 /// Mostly brief, sometimes long enough for others to come in between.
-fn patience(draws: &mut Draws) -> u64 {
-    match draws.below(4) {
+fn patience(draws: &mut Draws, pace: Pace) -> u64 {
+    let long = match pace {
+        Pace::Slow => draws.below(4),
+        Pace::Busy => draws.below(16).saturating_sub(12),
+    };
+    match long {
         0 => draws.between(1, 90),
         1 => draws.between(100, 900),
         2 => draws.between(1_000, 8_000),
@@ -163,7 +210,7 @@ mod tests {
     fn programs_repeat_and_have_steps() {
         let draw_one = |seed| {
             let mut draws = Draws::new(seed, "programs");
-            let shape = Shape::draw(&mut draws, 5);
+            let shape = Shape::draw(&mut draws, 5, Pace::Slow);
             draw(&mut draws, shape)
         };
         assert_eq!(draw_one(3), draw_one(3));

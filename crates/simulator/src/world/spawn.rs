@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use everstep_broker::Broker;
 use everstep_coordinator::{Coordinator, Settings as CoordinatorSettings};
-use everstep_protocol::{BuildName, Pool};
+use everstep_protocol::Pool;
 use everstep_sdk::Registry;
 use everstep_store::Store;
 use everstep_worker::{Loops, OnStuck, SessionIds, Settings as WorkerSettings, Worker};
@@ -14,13 +14,14 @@ use tokio::time::{Duration, sleep};
 use super::World;
 use crate::{
     chance::Ids,
+    check::Seen,
     life::Life,
     node::{Main, Process, Role},
     ports::{broker::FaultyBroker, store::FaultyStore},
     seed::SharedDraws,
     stage::Stage,
     workload::{
-        BUILD, POOL,
+        BUILDS, POOL, build,
         effects::Services,
         interpret, name,
         outside::{Desks, Outside},
@@ -48,14 +49,18 @@ impl World {
             wire: self.wire.clone(),
             clock: self.clock.clone(),
             life: life.clone(),
+            watchers: self.watchers.clone(),
         });
         let main = match role {
             Role::Coordinator => self.coordinator(number, &life, broker),
-            Role::Worker | Role::Pool => self.worker(role, &life, broker),
+            Role::Worker | Role::Pool => self.worker(role, number, &life, broker),
             Role::Outside => self.outside(broker),
         };
         match Process::start(life, connection, main) {
-            Ok(process) => self.nodes[index].process = Some(process),
+            Ok(process) => {
+                self.nodes[index].process = Some(process);
+                self.meets_the_broker(index);
+            }
             Err(error) => self.watchers.breach("world", format!("a process could not be started: {error}")),
         }
     }
@@ -65,6 +70,7 @@ impl World {
             inner: self.store.clone(),
             life: life.clone(),
             watchers: self.watchers.clone(),
+            clock: self.clock.clone(),
         });
         coordinate(
             store,
@@ -77,13 +83,14 @@ impl World {
         .boxed()
     }
 
-    fn worker(&self, role: Role, life: &Arc<Life>, broker: Arc<dyn Broker>) -> Main {
+    fn worker(&self, role: Role, number: usize, life: &Arc<Life>, broker: Arc<dyn Broker>) -> Main {
         let services = Services { books: self.books.clone(), life: life.clone() };
         let registry = if role == Role::Worker { interpret::registry(&services) } else { Registry::new() };
         let registry = interpret::pooled(registry, &services);
         let (ids, of) = (self.ids.clone(), life.clone());
+        let (watchers, its) = (self.watchers.clone(), build(number));
         let settings = WorkerSettings {
-            build: BuildName::new(BUILD).ok(),
+            build: Some(build(number)),
             pools: Pool::new(POOL).into_iter().collect(),
             report_queues: self.scene.coordinator.report_queues,
             loops: Loops::Current,
@@ -92,6 +99,7 @@ impl World {
             session_ids: SessionIds::new(move || {
                 let session = ids.session();
                 of.set_session(session);
+                watchers.see(&Seen::Opens { session, build: &its });
                 session
             }),
             ..self.scene.worker.clone()
@@ -110,6 +118,7 @@ impl World {
             SharedDraws::new(self.seed, "outside"),
             self.watchers.clone(),
             self.trace.clone(),
+            self.scene.pace,
         );
         self.outside = Some(outside.clone());
         let planned = self.scene.planned.clone();
@@ -117,6 +126,7 @@ impl World {
             outside: outside.clone(),
             books: self.books.clone(),
             faults: self.faults.clone(),
+            builds: self.scene.workers.min(BUILDS.len()),
             names: planned.iter().map(|planned| name(&planned.id)).collect(),
             interferes: self.scene.interferes,
         };

@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use super::World;
-use crate::{faults::Kind, node::Role};
+use crate::{faults::Kind, node::Role, workload::BUILDS};
 
 /// Queues whose messages a broker may lose without anything being lost (promise 2).
 const ENGINE_QUEUES: [&str; 5] =
     ["everstep.run.", "everstep.step.", "everstep.report.", "everstep.sessions", "everstep.inbox."];
+
+/// What hangs for good: whoever waits for it waits for ever.
+const FOR_EVER: i64 = i64::MAX;
 
 impl World {
     pub(super) fn strike(&mut self, now: i64, slice: i64) {
@@ -27,15 +30,22 @@ impl World {
             Role::Outside => return,
         };
         let Some(process) = &self.nodes[index].process else { return };
+        let life = process.life.clone();
         if self.faults.comes_within(crash, millis) {
-            process.life.end(format_args!("all of a sudden"));
+            life.end(format_args!("all of a sudden"));
             return self.bury(index);
         }
         if self.nodes[index].frozen.is_none() && self.faults.comes_within(freeze, millis) {
             let frozen = self.draws.between(100, if self.draws.clone().once_in(2) { 2_000 } else { 25_000 });
-            process.life.note(format_args!("stands still for {frozen} ms"));
-            process.life.froze();
-            self.nodes[index].frozen = Some((now, now + frozen as i64 * 1_000));
+            life.note(format_args!("stands still for {frozen} ms"));
+            life.froze();
+            let until = now + frozen as i64 * 1_000;
+            let until = if self.may_hang(index) && self.draws.once_in(4) { FOR_EVER } else { until };
+            match self.nodes[index].role {
+                Role::Coordinator => self.watchers.all_troubled(until),
+                _ => self.watchers.troubled(life.session(), until),
+            }
+            self.nodes[index].frozen = Some((now, until));
         }
         if self.nodes[index].cut.is_none() && self.faults.comes_within(Kind::Cut, millis) {
             let cut = if self.draws.once_in(3) {
@@ -43,7 +53,29 @@ impl World {
             } else {
                 self.draws.between(1, 1_500)
             };
-            self.cut(index, now + cut as i64 * 1_000);
+            let until = now + cut as i64 * 1_000;
+            self.watchers.troubled(life.session(), until);
+            self.cut(index, until);
+        }
+    }
+
+    /// Whether the rest can go on if this one never does again: another worker has its build, and its pool.
+    fn may_hang(&self, index: usize) -> bool {
+        let node = &self.nodes[index];
+        node.role == Role::Pool || node.role == Role::Worker && node.number >= BUILDS.len()
+    }
+
+    /// A process that starts while the broker is away comes to it as late as all others.
+    pub(super) fn meets_the_broker(&mut self, index: usize) {
+        let now = self.clock.now();
+        // A coordinator that starts before the others are back finds inboxes that are not there, and knows nothing of an outage.
+        let last = self.nodes.iter().filter_map(|node| node.cut).max();
+        if let Some(until) = last.filter(|_| self.nodes[index].role == Role::Coordinator) {
+            self.watchers.all_troubled(until);
+        }
+        if now < self.broker_back_at {
+            let until = self.broker_back_at + self.draws.between(50, 3_000) as i64 * 1_000;
+            self.cut(index, until);
         }
     }
 
@@ -79,6 +111,7 @@ impl World {
             let queues: Vec<_> = queues.iter().filter(of_engine).collect();
             if !queues.is_empty() {
                 let queue = *self.draws.pick(&queues);
+                self.watchers.all_troubled(now);
                 let lost = self.hub.purge(queue);
                 self.trace.note("broker", format_args!("loses {lost} messages of {queue}"));
             }
@@ -87,8 +120,11 @@ impl World {
             self.trace.note("broker", format_args!("loses everything"));
             self.hub.wipe();
             self.wire.lose_all();
+            // Some brokers are long in coming back. A session that ends for that alone has been robbed (rule W8).
+            let away = if self.draws.once_in(3) { self.draws.between(3_000, 20_000) } else { 0 };
+            self.broker_back_at = now + away as i64 * 1_000;
             for index in 0..self.nodes.len() {
-                let until = now + self.draws.between(50, 3_000) as i64 * 1_000;
+                let until = now + (away + self.draws.between(50, 3_000)) as i64 * 1_000;
                 self.cut(index, until);
             }
         }
@@ -115,12 +151,13 @@ impl World {
     /// Faults have ceased: everybody runs, and every way is open.
     pub(super) fn calm(&mut self) {
         let now = self.clock.now();
+        self.broker_back_at = now;
         self.trace.note("world", format_args!("faults have ceased"));
         self.faults.cease();
         self.store_away_until = None;
         for index in 0..self.nodes.len() {
             let node = &mut self.nodes[index];
-            if let Some((_, until)) = &mut node.frozen {
+            if let Some((_, until)) = node.frozen.as_mut().filter(|(_, until)| *until != FOR_EVER) {
                 *until = now;
             }
             if let Some(until) = &mut node.cut {

@@ -73,6 +73,12 @@ fn panicked() -> Fault {
     Fault::Said(Error::new(ErrorKind::Refused, "working on a batch", "it panicked"))
 }
 
+fn caught<T>(doing: &'static str, work: impl FnOnce() -> Result<T>) -> std::result::Result<T, Error> {
+    catch_unwind(AssertUnwindSafe(work))
+        .unwrap_or_else(|_| Err(panicked()))
+        .map_err(|fault| fault.into_error(doing))
+}
+
 pub(super) type Read = Box<dyn FnOnce(&Connection) + Send>;
 
 /// The one connection of a store in memory.
@@ -112,24 +118,26 @@ impl Reader {
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T> + Send + 'static,
     {
+        let thread = match self {
+            Self::Thread(thread) => thread,
+            // Nobody else can write in between.
+            Self::Here(only) => {
+                let connection = only.lock();
+                return caught(doing, || work(&connection));
+            }
+        };
         let (reply, answer) = oneshot::channel();
         let job = move |connection: &Connection| {
-            let result = catch_unwind(AssertUnwindSafe(|| {
+            let result = caught(doing, || {
                 run(connection, "BEGIN")?;
                 work(connection)
-            }))
-            .unwrap_or_else(|_| Err(panicked()));
+            });
             end(connection, "COMMIT");
             // Whoever asked may have gone; then nobody wants the answer.
-            let _ = reply.send(result.map_err(|fault| fault.into_error(doing)));
+            let _ = reply.send(result);
         };
-        match self {
-            Self::Thread(thread) => {
-                if !thread.send(Box::new(job)) {
-                    return Err(gone(doing));
-                }
-            }
-            Self::Here(only) => job(&only.lock()),
+        if !thread.send(Box::new(job)) {
+            return Err(gone(doing));
         }
         answer.await.map_err(|_| gone(doing))?
     }
@@ -177,9 +185,7 @@ where
         let Some(work) = self.todo.take() else {
             return false;
         };
-        let result = catch_unwind(AssertUnwindSafe(|| work(connection, now)))
-            .unwrap_or_else(|_| Err(panicked()))
-            .map_err(|fault| fault.into_error(self.doing));
+        let result = caught(self.doing, || work(connection, now));
         let done = result.is_ok();
         self.result = Some(result);
         done
