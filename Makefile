@@ -131,6 +131,10 @@ settings: ## Write the page of all settings from the code that reads them
 metrics: ## Write the page of all metrics from the code that counts
 	EVERSTEP_TEST_WRITE_PAGES=1 cargo test -q $(LOCKED) -p everstep-cli --test metrics_page
 
+.PHONY: openapi
+openapi: ## Write the OpenAPI document from the code that serves it
+	EVERSTEP_TEST_WRITE_PAGES=1 cargo test -q $(LOCKED) -p everstep-coordinator --test http -- openapi::the_committed
+
 .PHONY: transitions
 transitions: ## Write the page of what each operation does in each status, from the engine's table
 	cargo run -q $(LOCKED) -p everstep-cli --bin everstep -- settings --transitions > docs/reference/transitions.md.new

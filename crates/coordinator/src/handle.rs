@@ -5,6 +5,7 @@ mod attention;
 pub(crate) mod bulk;
 mod control;
 mod hook;
+mod list;
 mod webhook;
 
 pub use act::{Each, IDS_MAX};
@@ -12,6 +13,7 @@ pub use attention::Decision;
 pub use bulk::{BulkBegun, BulkCount};
 pub(crate) use hook::check_plain;
 pub use hook::{ResumeRequest, Resumed};
+pub use list::Wanted;
 pub use webhook::{Uncarried, WebhookAnswer, WebhookCall};
 
 use std::{

@@ -51,7 +51,7 @@ pub use coordinator::Coordinator;
 pub use error::{Error, ErrorKind};
 pub use handle::{
     BATCH_STARTS_MAX, BulkBegun, BulkCount, Decision, Each, EventRequest, Handle, IDS_MAX, ResumeRequest,
-    Resumed, StartRequest, Uncarried, WebhookAnswer, WebhookCall,
+    Resumed, StartRequest, Uncarried, Wanted, WebhookAnswer, WebhookCall,
 };
 pub use metrics::described as described_metrics;
 pub use schema::Misfit;

@@ -9,7 +9,9 @@ use everstep_protocol::{
     AttributeError, hook::HookError, journal::Other, name::NameError, payload::PayloadError,
 };
 use serde::Serialize;
+use utoipa::ToSchema;
 
+use super::view::InstanceName;
 use crate::{Error, ErrorKind, Misfit};
 
 /// The media type of a problem.
@@ -317,19 +319,25 @@ impl From<Error> for Refusal {
 }
 
 /// A problem as it is sent.
-#[derive(Debug, Serialize)]
-struct Problem {
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Problem {
+    /// `urn:everstep:problem:` and the code.
     #[serde(rename = "type")]
     kind: String,
     title: &'static str,
     status: u16,
+    /// A stable word: docs/errors says what it means, and so does `everstep errors`.
     code: &'static str,
+    /// What is wrong with this request.
     detail: String,
+    /// What can be done.
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<String>,
+    /// Sending the same request again does no harm and may help.
     retry_safe: bool,
     /// Who has the token.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<InstanceName>)]
     owner: Option<Other>,
 }
 

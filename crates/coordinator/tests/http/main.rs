@@ -6,6 +6,8 @@
 mod attention;
 mod bulk;
 mod hooks;
+mod lists;
+mod openapi;
 mod rig;
 
 use std::sync::Arc;

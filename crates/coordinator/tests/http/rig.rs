@@ -3,7 +3,7 @@
 use std::{collections::HashMap, net::SocketAddr, path::PathBuf, sync::Arc};
 
 use everstep_broker::memory::MemoryBroker;
-use everstep_coordinator::{Coordinator, Settings, http};
+use everstep_coordinator::{Coordinator, Handle, Settings, http};
 use everstep_protocol::limits::Limits;
 use everstep_store::{Store, sqlite::SqliteStore};
 use serde_json::{Value, json};
@@ -18,6 +18,7 @@ pub(crate) struct Rig {
     addr: SocketAddr,
     pub(crate) dir: PathBuf,
     pub(crate) store: Arc<dyn Store>,
+    pub(crate) handle: Handle,
     _stop: (oneshot::Sender<()>, oneshot::Sender<()>),
 }
 
@@ -74,9 +75,10 @@ impl Rig {
         let addr = listener.local_addr().unwrap();
         let (stop_http, http_stopped) = oneshot::channel();
         let (stop_loop, loop_stopped) = oneshot::channel();
-        tokio::spawn(http::serve(listener, coordinator.handle(), async { drop(http_stopped.await) }));
+        let handle = coordinator.handle();
+        tokio::spawn(http::serve(listener, handle.clone(), async { drop(http_stopped.await) }));
         tokio::spawn(coordinator.run(async { drop(loop_stopped.await) }));
-        Self { addr, dir, store, _stop: (stop_http, stop_loop) }
+        Self { addr, dir, store, handle, _stop: (stop_http, stop_loop) }
     }
 
     pub(crate) async fn get(&self, path: &str) -> Answer {
