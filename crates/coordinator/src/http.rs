@@ -17,6 +17,8 @@
 //! | `GET /v1/{namespace}/workflows/{workflow}/instances/{id}` | one instance; `?wait=30s` waits for its end |
 //! | `DELETE .../{id}` | delete it; `?terminate=true` ends it first |
 //! | `GET .../{id}/journal` | its journal; `?run=` that of an earlier run |
+//! | `GET .../{id}/watch` | what goes on in it, as server-sent events |
+//! | `GET /v1/{namespace}/instances:watch` | instances that end, as server-sent events |
 //! | `POST .../{id}/events/{type}` | send it an event |
 //! | `POST .../{id}/pause`, `.../resume` | let nothing more begin; let it go on |
 //! | `POST .../{id}/cancel` | ask it to end by itself |
@@ -37,6 +39,7 @@
 //! | `POST /v1/{namespace}/hooks/{token}/resume` | resumes a hook |
 //! | `POST /hooks/{namespace}/{token}` | calls a webhook, from anywhere; other methods where it takes them |
 //! | `GET /v1/{namespace}/rejected` | messages that could not be accepted |
+//! | `GET /openapi.json`, `/docs/` | this table in full, generated; and a page that shows it |
 //! | `GET /healthz`, `/readyz`, `/metrics` | for probes and Prometheus |
 
 mod act;
@@ -45,6 +48,7 @@ mod batch;
 mod bulk;
 mod control;
 mod document;
+mod ends;
 mod events;
 mod export;
 mod extract;
@@ -60,7 +64,9 @@ mod problem;
 mod reason;
 mod rejected;
 mod rollback;
+mod stream;
 mod view;
+mod watch;
 mod webhooks;
 
 use std::{future::IntoFuture, io, net::SocketAddr, time::Duration};
@@ -168,6 +174,8 @@ fn plain() -> OpenApiRouter<Handle> {
         .routes(routes!(list::list))
         .routes(routes!(instances::get, control::delete))
         .routes(routes!(journal::get))
+        .routes(routes!(watch::watch))
+        .routes(routes!(ends::watch))
         .routes(routes!(control::pause))
         .routes(routes!(control::resume))
         .routes(routes!(control::cancel))

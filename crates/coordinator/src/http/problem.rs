@@ -145,6 +145,9 @@ pub(super) enum Refusal {
     /// A probe's answer is no.
     #[error("{0}")]
     NotHealthy(String),
+    /// As many streams as may be are served.
+    #[error("as many streams of events as may be at once are served already")]
+    TooManyStreams,
     /// The coordinator failed.
     #[error(transparent)]
     Engine(Error),
@@ -211,6 +214,7 @@ impl Refusal {
             Self::NotParked => (S::CONFLICT, "not_parked", "The instance is not parked"),
             Self::NotAsked(_) => (S::CONFLICT, "not_asked", "The question is not open"),
             Self::NoQuestion(_) => (S::NOT_FOUND, "question_not_found", "No such question"),
+            Self::TooManyStreams => (S::TOO_MANY_REQUESTS, "too_many_streams", "Too many streams"),
             Self::NotHealthy(_) => (S::SERVICE_UNAVAILABLE, "not_ready", "Not ready"),
             Self::Engine(error) => match error.kind() {
                 ErrorKind::Retry => (S::SERVICE_UNAVAILABLE, "unavailable", "Not available now"),
@@ -258,6 +262,7 @@ impl Refusal {
             Self::Unknown { .. } => {
                 "starts with an id or the header Idempotency-Key can be sent again safely"
             }
+            Self::TooManyStreams => "close streams that nobody reads, or ask another coordinator",
             Self::MailboxFull(_) => {
                 "look at the instance: its status lists what is unread and what is awaited"
             }
@@ -295,6 +300,7 @@ impl Refusal {
             Self::Unknown { repeatable, .. } => *repeatable,
             Self::EventUnknown { given, .. } => *given,
             Self::NotHealthy(_)
+            | Self::TooManyStreams
             | Self::MailboxFull(_)
             | Self::Moved { .. }
             | Self::HookMoved

@@ -61,9 +61,9 @@ problems! {
         "422": "`input`, `attributes`, `hook`, `payload_misfit`, `batch`, `ids`, `rejected` or `refused`: it can be read, and is \
             not acceptable",
     }
-    /// Of routes that put something in a mailbox.
+    /// Of routes that put something in a mailbox, or take a place among the streams.
     Full {
-        "429": "`mailbox_full`: the instance has too many unread events",
+        "429": "`mailbox_full`: the instance has too many unread events; `too_many_streams`: so many are served at once",
     }
 }
 
