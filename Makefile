@@ -68,6 +68,11 @@ test: services-up python-env ## Run all tests, with PostgreSQL and RabbitMQ
 	  cargo test --no-fail-fast $(LOCKED) --workspace --lib --bins --tests; \
 	fi
 
+.PHONY: contract
+contract: ## Hold a running server to its OpenAPI document, for a minute and a quarter
+	cargo build $(LOCKED) -p everstep-cli --bins
+	scripts/contract.sh "$${CARGO_TARGET_DIR:-target}/debug"
+
 .PHONY: ops-check
 ops-check: ## Check rules, dashboards, manifests and the operations guide
 	scripts/ops-check.sh
@@ -84,7 +89,7 @@ dashboards: ## Write the dashboards and the PrometheusRule from what they are ma
 	scripts/prometheus-rule.py
 
 .PHONY: check
-check: fmt clippy docs absences conformance instructions ops-check test ## Everything a change must pass
+check: fmt clippy docs absences conformance instructions ops-check test contract ## Everything a change must pass
 
 .PHONY: fmt
 fmt: ## Check the formatting (cargo fmt --all repairs it)
@@ -134,6 +139,10 @@ metrics: ## Write the page of all metrics from the code that counts
 .PHONY: openapi
 openapi: ## Write the OpenAPI document from the code that serves it
 	EVERSTEP_TEST_WRITE_PAGES=1 cargo test -q $(LOCKED) -p everstep-coordinator --test http -- openapi::the_committed
+
+.PHONY: cli
+cli: ## Write the page of the command from the code that reads the command line
+	EVERSTEP_TEST_WRITE_PAGES=1 cargo test -q $(LOCKED) -p everstep-cli --test cli_page
 
 .PHONY: transitions
 transitions: ## Write the page of what each operation does in each status, from the engine's table
