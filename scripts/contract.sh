@@ -4,7 +4,8 @@
 #
 #   scripts/contract.sh DIRECTORY-WITH-everstep [SECONDS]
 #
-# Streams of events are left out: they go on, and have tests of their own. The seed is fixed, so that a failure can be repeated; what is
+# That whatever the document allows is accepted is not asked: it cannot say every rule, such as what a duration or an attribute looks like,
+# or which fields go together. Streams of events are left out: they go on, and have tests of their own. The seed is fixed, so that a failure can be repeated; what is
 # printed of it has a command for curl. Schemathesis is installed into ${XDG_CACHE_HOME:-~/.cache}/everstep/contract-python, once.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -56,7 +57,7 @@ start nobody '{"id":"paused","hook":{"token":"t-1","metadata":{"n":1}}}'
 curl -fsS -o /dev/null -X POST "$url/v1/default/workflows/nobody/instances/paused/pause"
 
 cd "$dir"
-"$home/bin/schemathesis" run "$url/openapi.json" --exclude-tag streams --checks all --phases coverage,fuzzing,stateful \
+"$home/bin/schemathesis" run "$url/openapi.json" --exclude-tag streams --checks all --exclude-checks positive_data_acceptance --phases coverage,fuzzing,stateful \
   --max-time "$seconds" --max-examples 30 --workers 2 --seed "$seed" --request-timeout 30 --suppress-health-check all \
   --warnings off --continue-on-failure --no-color "${@:3}" || { tail -20 "$dir/log"; exit 1; }
 if grep -q panicked "$dir/log"; then

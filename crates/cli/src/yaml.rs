@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn values_stay_as_they_were_sent() {
         let json = r#"{"id":"o-1","n":123456789012345678901234567890,"on":[],"none":null,"at":{"a b":[1,{"x":"1"},[2]]},"e":{}}"#;
-        let yaml = "id: \"o-1\"\nn: 123456789012345678901234567890\n\"on\": []\nnone: null\nat:\n  \"a b\":\n    - 1\n    -\n      \
+        let yaml = "id: \"o-1\"\n\"n\": 123456789012345678901234567890\n\"on\": []\nnone: null\nat:\n  \"a b\":\n    - 1\n    -\n      \
                     x: \"1\"\n    -\n      - 2\ne: {}\n";
         assert_eq!(of_json(json).unwrap(), yaml);
         assert_eq!(of_json("7").unwrap(), "7\n");

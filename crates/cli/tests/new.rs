@@ -1,4 +1,4 @@
-//! `everstep new`: what it writes and what it refuses. That the code works, tests/new_project.rs of the crate `everstep` proves, which
+//! `everstep new`: what it writes and what it refuses. That the code works, `tests/new_project.rs` of the crate `everstep` proves, which
 //! builds and runs the template itself.
 
 #![allow(clippy::unwrap_used, reason = "a test fails where it is surprised")]

@@ -105,7 +105,7 @@ fn an_answer_is_printed_as_yaml() {
         r#"{"id":"o-1","input":{"n":123456789012345678901,"lines":[{"sku":"tea: 1"}]},"error":null}"#;
     let rig = Rig::new(vec![(route, 200, answer.to_owned())]);
     let yaml = rig.output(&["instances", "get", "fulfil", "o-1", "--output", "yaml"]).stdout;
-    let expected = "id: \"o-1\"\ninput:\n  n: 123456789012345678901\n  lines:\n    -\n      sku: \"tea: 1\"\nerror: null\n";
+    let expected = "id: \"o-1\"\ninput:\n  \"n\": 123456789012345678901\n  lines:\n    -\n      sku: \"tea: 1\"\nerror: null\n";
     assert_eq!(String::from_utf8_lossy(&yaml), expected);
 }
 
