@@ -68,6 +68,11 @@ test: services-up python-env ## Run all tests, with PostgreSQL and RabbitMQ
 	  cargo test --no-fail-fast $(LOCKED) --workspace --lib --bins --tests; \
 	fi
 
+.PHONY: contract
+contract: ## Hold a running server to its OpenAPI document, for a minute and a quarter
+	cargo build $(LOCKED) -p everstep-cli --bins
+	scripts/contract.sh "$${CARGO_TARGET_DIR:-target}/debug"
+
 .PHONY: ops-check
 ops-check: ## Check rules, dashboards, manifests and the operations guide
 	scripts/ops-check.sh
@@ -130,6 +135,14 @@ settings: ## Write the page of all settings from the code that reads them
 .PHONY: metrics
 metrics: ## Write the page of all metrics from the code that counts
 	EVERSTEP_TEST_WRITE_PAGES=1 cargo test -q $(LOCKED) -p everstep-cli --test metrics_page
+
+.PHONY: openapi
+openapi: ## Write the OpenAPI document from the code that serves it
+	EVERSTEP_TEST_WRITE_PAGES=1 cargo test -q $(LOCKED) -p everstep-coordinator --test http -- openapi::the_committed
+
+.PHONY: cli
+cli: ## Write the page of the command from the code that reads the command line
+	EVERSTEP_TEST_WRITE_PAGES=1 cargo test -q $(LOCKED) -p everstep-cli --test cli_page
 
 .PHONY: transitions
 transitions: ## Write the page of what each operation does in each status, from the engine's table

@@ -360,8 +360,12 @@ CREATE TABLE ended (
     delete_at bigint NOT NULL,
     status smallint NOT NULL CHECK (status BETWEEN 1 AND 4),
     namespace text COLLATE "C" NOT NULL,
-    workflow text COLLATE "C" NOT NULL
+    workflow text COLLATE "C" NOT NULL,
+    tx bigint NOT NULL DEFAULT pg_current_xact_id()::text::bigint
 );
+COMMENT ON COLUMN ended.tx IS 'the transaction that wrote the end: by it ends are told in an order that no later commit can change';
+-- Rows come in about this order, so that a summary of each few pages is enough, and costs the writer nothing.
+CREATE INDEX ended_by_tx ON ended USING brin (tx) WITH (pages_per_range = 16, autosummarize = on);
 CREATE INDEX ended_by_time ON ended (delete_at);
 -- Lists, newest first; and of what went wrong in one workflow, which are few rows, however many others there are.
 CREATE INDEX ended_by_status ON ended (namespace, status, instance) WHERE status > 0;

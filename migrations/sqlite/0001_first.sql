@@ -5,7 +5,9 @@ CREATE TABLE installation (
     one         INTEGER NOT NULL PRIMARY KEY CHECK (one = 1),
     incarnation INTEGER NOT NULL CHECK (incarnation >= 1),
     -- The time of the last commit: the clock never goes behind it.
-    last_at     INTEGER NOT NULL
+    last_at     INTEGER NOT NULL,
+    -- How many ends there ever were.
+    ends        INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
 INSERT INTO installation (one, incarnation, last_at) VALUES (1, 1, 0);
@@ -329,8 +331,11 @@ CREATE TABLE ended (
     namespace TEXT    NOT NULL,
     workflow  TEXT    NOT NULL,
     status    INTEGER NOT NULL CHECK (status BETWEEN 1 AND 4),
-    delete_at INTEGER NOT NULL
+    delete_at INTEGER NOT NULL,
+    -- Which end it was of all that there ever were: the order in which they are told.
+    number    INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX ended_number ON ended (number);
 CREATE INDEX ended_time ON ended (delete_at);
 -- Lists, newest first; and of what went wrong in one workflow, which are few rows.
 CREATE INDEX ended_status ON ended (namespace, status, uid);

@@ -1,6 +1,7 @@
 //! The command line.
 
 mod attention;
+mod instances;
 mod ledger;
 mod schedules;
 
@@ -8,11 +9,12 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use everstep_protocol::{BuildName, EventKey, EventType, InstanceId, Namespace, Pin, Token, WorkflowName};
+use everstep_protocol::{EventKey, EventType, InstanceId, Namespace, Pin, Token, WorkflowName};
 
 pub use self::attention::{
     AnswerArgs, AttentionCommand, AttentionListArgs, QuestionFilter, ResolveAllArgs, ResolveArgs,
 };
+pub use self::instances::{ExportArgs, InstanceArgs, InstancesCommand, ListArgs, WatchEndsArgs};
 pub use self::ledger::{FindArgs, LedgerCommand};
 pub use self::schedules::{PutArgs, SchedulesCommand};
 
@@ -23,7 +25,7 @@ Exit codes:
   1  the operation failed or was refused; standard error says why
   2  the command line or the settings cannot be used
   3  the server cannot be reached
-  4  with --wait: the instance has ended, but not complete";
+  4  with --wait and instances watch: the instance has ended, but not complete";
 
 /// Durable workflows on a worker fleet.
 #[derive(Debug, Parser)]
@@ -80,6 +82,8 @@ pub enum Format {
     Table,
     /// For programs: the server's answer as it is, one line.
     Json,
+    /// The same, for people and programs.
+    Yaml,
 }
 
 /// The commands.
@@ -129,6 +133,13 @@ pub enum Command {
         #[arg(long)]
         schema: Option<everstep_postgres::Schema>,
     },
+    /// Make a small project of your own, which runs at once
+    New(NewArgs),
+    /// Explain the code of an error, a problem, a failure or a parked instance; without one list all codes
+    Errors {
+        /// The code, such as conflict
+        code: Option<String>,
+    },
     /// Print a completion script for a shell
     Completions {
         /// Which shell
@@ -153,6 +164,19 @@ pub struct DevArgs {
     /// Where to serve HTTP, loopback only; default from the settings
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<String>,
+}
+
+/// Options of `new`.
+#[derive(Debug, Args)]
+pub struct NewArgs {
+    /// The project's name, as cargo takes it
+    pub name: String,
+    /// Where to make it; default a directory of that name
+    #[arg(long)]
+    pub dir: Option<PathBuf>,
+    /// Use the crate `everstep` from here, instead of the one that is published
+    #[arg(long, value_name = "DIR")]
+    pub path: Option<PathBuf>,
 }
 
 /// Options of `start`.
@@ -197,141 +221,6 @@ pub struct StartArgs {
     /// Refuse the start while no worker serves the workflow; or accept it all the same with --strict=false
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub strict: Option<bool>,
-}
-
-/// Commands about instances.
-#[derive(Debug, Subcommand)]
-pub enum InstancesCommand {
-    /// List instances, newest first
-    List(ListArgs),
-    /// Show one instance
-    Get {
-        /// Which
-        #[command(flatten)]
-        instance: InstanceArgs,
-        /// Its journal too
-        #[arg(long)]
-        journal: bool,
-        /// The journal of an earlier run
-        #[arg(long, value_name = "N", requires = "journal")]
-        run: Option<u32>,
-    },
-    /// Write the journals of open instances to files, for `check` before a deploy
-    Export(ExportArgs),
-    /// Let what runs of an instance finish, and nothing more begin
-    Pause {
-        /// Which
-        #[command(flatten)]
-        instance: InstanceArgs,
-    },
-    /// Let a paused instance go on
-    Resume {
-        /// Which
-        #[command(flatten)]
-        instance: InstanceArgs,
-    },
-    /// Ask an instance to end by itself, with its clean-up
-    Cancel {
-        /// Which
-        #[command(flatten)]
-        instance: InstanceArgs,
-        /// Why; stands in its journal
-        #[arg(long)]
-        reason: Option<String>,
-        /// How long it may take, such as "5 min"; then it is terminated
-        #[arg(long, value_name = "DURATION")]
-        within: Option<String>,
-        /// Run its compensations when it ends with the cancel
-        #[arg(long)]
-        rollback: bool,
-    },
-    /// Run an instance again, in a new run with the same input and keys
-    Restart {
-        /// Which
-        #[command(flatten)]
-        instance: InstanceArgs,
-        /// Begin again at this step; what was called before its outcome was known stays
-        #[arg(long, value_name = "NAME")]
-        from: Option<String>,
-        /// Which call of that name; the first if absent
-        #[arg(long, requires = "from")]
-        count: Option<u32>,
-        /// Steps with the same input as before get their outputs from the run before, without a call
-        #[arg(long, conflicts_with = "from")]
-        reuse: bool,
-    },
-    /// Remove every trace of an ended instance
-    Delete {
-        /// Which
-        #[command(flatten)]
-        instance: InstanceArgs,
-        /// Terminate it first if it has not ended
-        #[arg(long)]
-        terminate: bool,
-    },
-    /// End an instance now
-    Terminate {
-        /// Which
-        #[command(flatten)]
-        instance: InstanceArgs,
-        /// Why; stands in its journal
-        #[arg(long)]
-        reason: Option<String>,
-        /// Run its compensations first, last call first; it is open until they are over
-        #[arg(long)]
-        rollback: bool,
-    },
-    /// Let only workers of one build take an instance up
-    Pin {
-        /// Which
-        #[command(flatten)]
-        instance: InstanceArgs,
-        /// The build
-        #[arg(long)]
-        build: BuildName,
-    },
-    /// Let workers of any build take an instance up
-    Unpin {
-        /// Which
-        #[command(flatten)]
-        instance: InstanceArgs,
-    },
-    /// Let an instance that is parked in attention go on
-    Retry {
-        /// Which
-        #[command(flatten)]
-        instance: InstanceArgs,
-    },
-}
-
-/// Names an instance.
-#[derive(Debug, Args)]
-pub struct InstanceArgs {
-    /// The workflow
-    pub workflow: WorkflowName,
-    /// The instance's id
-    pub id: InstanceId,
-}
-
-/// Options of `instances list`.
-#[derive(Debug, Args)]
-pub struct ListArgs {
-    /// Only this workflow
-    #[arg(long)]
-    pub workflow: Option<WorkflowName>,
-    /// Only this status: queued, running, waiting, pausing, paused, attention, complete, errored,
-    /// terminated or cancelled
-    #[arg(long)]
-    pub status: Option<String>,
-    /// Only what has this attribute; may be given several times
-    #[arg(long = "attribute", value_name = "NAME=VALUE")]
-    pub attributes: Vec<String>,
-    /// How many, 1 to 200; default 50
-    #[arg(long)]
-    pub limit: Option<u32>,
-    /// Where an earlier page ended
-    #[arg(long)]
-    pub cursor: Option<String>,
 }
 
 /// Commands about operations on many instances.
@@ -444,20 +333,6 @@ pub struct IdsArgs {
     /// How
     #[command(flatten)]
     pub how: HowArgs,
-}
-
-/// Options of `instances export`.
-#[derive(Debug, Args)]
-pub struct ExportArgs {
-    /// The directory, one file for each instance; made if absent
-    #[arg(value_name = "DIR")]
-    pub dir: PathBuf,
-    /// Only this workflow
-    #[arg(long)]
-    pub workflow: Option<WorkflowName>,
-    /// With their seeds, without which the check cannot repeat what they draw. Whoever has a seed can foretell the draws
-    #[arg(long)]
-    pub seeds: bool,
 }
 
 /// Commands about events.

@@ -4,15 +4,18 @@ mod attention;
 mod batch;
 mod bulk;
 mod check;
+mod errors;
 mod events;
 mod export;
 mod hooks;
 mod instances;
 mod ledger;
+mod new;
 mod rejected;
 mod schedules;
 mod settings;
 mod start;
+mod watch;
 
 use std::io::Write;
 
@@ -25,6 +28,7 @@ use crate::{
     failure::Failure,
     serve,
     settings::{Role, Settings, Sources},
+    yaml,
 };
 
 /// Runs one command to its end.
@@ -52,6 +56,8 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Rejected(command) => rejected::run(&Asking::new(&global)?, command).await,
         Command::Settings(args) => settings::run(&global, &args),
         Command::EffectsMigration { schema } => print(&everstep_postgres::migration(schema.as_ref())),
+        Command::New(args) => new::run(&args),
+        Command::Errors { code } => errors::run(global.output, code.as_deref()),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "everstep", &mut script);
@@ -93,6 +99,7 @@ impl Asking {
     ) -> Result<(), Failure> {
         match self.format {
             Format::Json => print(&format!("{}\n", answer.text)),
+            Format::Yaml => print(&yaml::of_json(&answer.text)?),
             Format::Table => print(&table(&answer.text)?),
         }
     }

@@ -12,6 +12,7 @@ pub mod settings;
 pub mod show;
 pub mod telemetry;
 pub mod wait;
+mod yaml;
 
 use std::{ffi::OsString, io::Write, process::ExitCode};
 

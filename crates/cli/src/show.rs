@@ -218,6 +218,32 @@ pub fn journal(entries: &[Entry]) -> String {
     finish(table)
 }
 
+/// One entry as a line of a timeline, with where a watch goes on after it.
+#[must_use]
+pub fn line(cursor: Option<&str>, entry: &Entry) -> String {
+    let call = entry.call.as_ref().map(call).unwrap_or_default();
+    let line =
+        format!("{}  {:8} {:12} {call}  {}", entry.at, cursor.unwrap_or_default(), entry.kind, detail(entry));
+    plain(line.trim_end()) + "\n"
+}
+
+/// What an instance is doing now, as a line of a timeline.
+#[must_use]
+pub fn happened(instance: &Instance) -> String {
+    let why = why(instance);
+    let why = if why.is_empty() { why } else { format!(": {why}") };
+    plain(&format!("= {}{why}", instance.status.as_deref().unwrap_or("not known"))) + "\n"
+}
+
+/// An instance that has ended, as a line.
+#[must_use]
+pub fn ended(cursor: Option<&str>, instance: &Instance) -> String {
+    let at = instance.ended_at.as_deref().unwrap_or_default();
+    let status = instance.status.as_deref().unwrap_or("not known");
+    let (name, cursor) = (format!("{}/{}", instance.workflow, instance.id), cursor.unwrap_or_default());
+    plain(format!("{at}  {status:10} {name}  {cursor}  {}", why(instance)).trim_end()) + "\n"
+}
+
 fn detail(entry: &Entry) -> String {
     let mut parts = Vec::new();
     if let Some(attempt) = entry.attempt {

@@ -247,14 +247,18 @@ fn many_instances_are_operated_at_once() {
     assert_snapshot!("bulk_stop", stop.run(&["bulk", "stop", "b-1"]));
 }
 
+const SCHEDULE: &str = "/v1/default/schedules/nightly";
+
+/// A schedule as the server shows it.
+fn schedule(more: &str) -> String {
+    format!(
+        r#"{{"namespace":"default","id":"nightly","state":"active","workflow":"report","input":"all","cron":"30 2 * * *","zone":"Europe/Berlin","overlap":"queue_one","catch_up":"latest","catch_up_within":"1d","created_at":"2026-01-02T03:04:05.000006Z","changed_at":"2026-01-02T03:04:05.000006Z","next":[{{"due":"2026-01-03T01:30:00.000000Z","starts_at":"2026-01-03T01:32:11.000000Z"}}],"counts":{{"started":7,"existed":0,"refused":1,"skipped":2,"missed":3}},"open":[],"waiting":[],"backfills":[],"recent":[]{more}}}"#
+    )
+}
+
 #[test]
-fn s01_schedules_are_operated() {
-    let schedule = |more: &str| {
-        format!(
-            r#"{{"namespace":"default","id":"nightly","state":"active","workflow":"report","input":"all","cron":"30 2 * * *","zone":"Europe/Berlin","overlap":"queue_one","catch_up":"latest","catch_up_within":"1d","created_at":"2026-01-02T03:04:05.000006Z","changed_at":"2026-01-02T03:04:05.000006Z","next":[{{"due":"2026-01-03T01:30:00.000000Z","starts_at":"2026-01-03T01:32:11.000000Z"}}],"counts":{{"started":7,"existed":0,"refused":1,"skipped":2,"missed":3}},"open":[],"waiting":[],"backfills":[],"recent":[]{more}}}"#
-        )
-    };
-    let path = "/v1/default/schedules/nightly";
+fn s01_schedules_are_put_and_shown() {
+    let path = SCHEDULE;
     let put = ["schedules", "put", "nightly", "report", "--cron", "30 2 * * *", "--zone", "Europe/Berlin"];
     let with = |more: &[&'static str]| [&put[..], more].concat();
     let created = one(format!("PUT {path}?by=ann"), 201, schedule(""));
@@ -317,6 +321,11 @@ fn s01_schedules_are_operated() {
         "schedules_get",
         one(format!("GET {path}?next=1"), 200, busy).run(&["schedules", "get", "nightly", "--next", "1"])
     );
+}
+
+#[test]
+fn s01_schedules_are_operated() {
+    let path = SCHEDULE;
     let pause = one(format!("POST {path}/pause?by=ann"), 200, schedule(""));
     assert_snapshot!(
         "schedules_pause",

@@ -16,6 +16,8 @@ use crate::error::{Error, Problem};
 /// Longer than a coordinator takes to say that it does not know.
 const ANSWER_WITHIN: Duration = Duration::from_secs(20);
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+/// How long a stream of events may go on: it is the silence that ends it.
+const STREAM_WITHIN: Duration = Duration::from_hours(10_000);
 /// How long a coordinator is asked to wait for an end: shorter than most proxies give a request.
 pub(crate) const WAIT: Duration = Duration::from_secs(30);
 
@@ -43,6 +45,18 @@ pub struct List {
     pub workflow: Option<WorkflowName>,
     /// Only this status.
     pub status: Option<String>,
+    /// Only what was created at this time or later, as RFC 3339.
+    pub created_from: Option<String>,
+    /// Only what was created before.
+    pub created_before: Option<String>,
+    /// Only what ended at this time or later.
+    pub ended_from: Option<String>,
+    /// Only what ended before.
+    pub ended_before: Option<String>,
+    /// Only with an error of this name or kind, or parked with this code.
+    pub error: Option<String>,
+    /// Only with an id that begins so.
+    pub id_prefix: Option<String>,
     /// Only what has these attributes, each as `name=value`.
     pub attributes: Vec<String>,
     /// How many.
@@ -238,7 +252,20 @@ impl Api {
         for attribute in &list.attributes {
             url.query_pairs_mut().append_pair("attribute", attribute);
         }
-        query(&mut url, &[("status", &list.status), ("limit", &limit), ("cursor", &list.cursor)]);
+        query(
+            &mut url,
+            &[
+                ("status", &list.status),
+                ("created_from", &list.created_from),
+                ("created_before", &list.created_before),
+                ("ended_from", &list.ended_from),
+                ("ended_before", &list.ended_before),
+                ("error", &list.error),
+                ("id_prefix", &list.id_prefix),
+                ("limit", &limit),
+                ("cursor", &list.cursor),
+            ],
+        );
         self.get(url).await
     }
 
@@ -430,7 +457,7 @@ impl Api {
         self.url(&path.into_iter().chain(rest).collect::<Vec<_>>())
     }
 
-    fn url(&self, rest: &[&str]) -> Url {
+    pub(crate) fn url(&self, rest: &[&str]) -> Url {
         let mut url = self.base.clone();
         // That it can be a base was checked when this was made.
         if let Ok(mut segments) = url.path_segments_mut() {
@@ -469,10 +496,40 @@ impl Api {
         if status.is_success() {
             return Ok(Answer { status: status.as_u16(), text });
         }
-        match serde_json::from_str::<Problem>(&text) {
-            Ok(problem) if !problem.code.is_empty() => Err(Error::Problem(Box::new(problem))),
-            _ => Err(self.alien(status.as_u16(), "it is no problem as the API tells them".to_owned())),
+        Err(self.problem(status.as_u16(), &text))
+    }
+
+    fn problem(&self, status: u16, text: &str) -> Error {
+        match serde_json::from_str::<Problem>(text) {
+            Ok(problem) if !problem.code.is_empty() => Error::Problem(Box::new(problem)),
+            _ => self.alien(status, "it is no problem as the API tells them".to_owned()),
         }
+    }
+
+    /// Begins an answer that goes on for as long as there is something to tell.
+    pub(crate) async fn begin(&self, url: Url, after: Option<&str>) -> Result<reqwest::Response, Error> {
+        let mut request = self.http.get(url).timeout(STREAM_WITHIN);
+        if let Some(after) = after {
+            request = request.header("last-event-id", after);
+        }
+        match tokio::time::timeout(ANSWER_WITHIN, request.send()).await {
+            Ok(answer) => answer.map_err(|error| self.broken(innermost(&error))),
+            Err(_) => Err(self.broken("it took too long".to_owned())),
+        }
+    }
+
+    /// Why a stream was not begun.
+    pub(crate) async fn refusal(&self, response: reqwest::Response) -> Error {
+        let status = response.status().as_u16();
+        match response.text().await {
+            Ok(text) => self.problem(status, &text),
+            Err(error) => self.broken(innermost(&error)),
+        }
+    }
+
+    /// A stream that broke: reading it again does no harm.
+    pub(crate) fn broken(&self, reason: String) -> Error {
+        Error::Unreachable { url: self.base.to_string(), reason, is_sent: true, is_repeatable: true }
     }
 }
 

@@ -3,6 +3,7 @@
 //! | module | what it is |
 //! | --- | --- |
 //! | [`Client`], [`InstanceHandle`] | typed: inputs and outputs are values. What programs use, as `everstep::client` |
+//! | [`Watch`] | what goes on in an instance, or which instances end, as it happens |
 //! | [`api`] | the routes, with answers as the JSON text that was sent. What the `everstep` command uses |
 //!
 //! It holds no connection that could be lost: each call is a request, and says of its failure whether repeating it is safe
@@ -14,6 +15,7 @@ mod error;
 mod hook;
 mod instance;
 mod schedules;
+mod watch;
 
 pub use client::{Client, StartWith};
 pub use error::{Error, Problem, StartStage};
@@ -28,3 +30,4 @@ pub use everstep_sdk::SendEvent;
 pub use hook::{HookView, Resumed};
 pub use instance::{InstanceHandle, OperationError, ResultError, View};
 pub use schedules::{ScheduleAction, ScheduleRun, ScheduleView};
+pub use watch::{EndsOf, Event, Watch};

@@ -5,6 +5,7 @@ mod attention;
 pub(crate) mod bulk;
 mod control;
 mod hook;
+mod list;
 mod schedule;
 mod webhook;
 
@@ -13,6 +14,7 @@ pub use attention::Decision;
 pub use bulk::{BulkBegun, BulkCount};
 pub(crate) use hook::check_plain;
 pub use hook::{ResumeRequest, Resumed};
+pub use list::Wanted;
 pub use schedule::{BackfillRequest, OfSchedule, ScheduleError, Triggered};
 pub use webhook::{Uncarried, WebhookAnswer, WebhookCall};
 
@@ -27,12 +29,14 @@ use everstep_engine::{
     start::{MessageKey, NameKey, Start},
 };
 use everstep_protocol::{
-    Attribute, EventKey, EventType, Fingerprint, InstanceId, Namespace, Payload, Pin, WorkflowName,
+    Attribute, EventKey, EventType, Fingerprint, Incarnation, InstanceId, Namespace, Payload, Pin,
+    WorkflowName,
     hook::{HookError, StartHook},
     limits::Limits,
     start::{Retention, StartReply},
 };
 use everstep_store::{InstanceView, Store};
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::{
     arrival::{Arrival, Told},
@@ -188,6 +192,19 @@ impl Handle {
     #[must_use]
     pub fn limits(&self) -> Limits {
         self.shared.settings.limits
+    }
+
+    /// A place among the streams that are served at once; none while all are taken.
+    pub(crate) fn stream(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.shared.streams).try_acquire_owned().ok()
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.shared.is_stopping()
+    }
+
+    pub(crate) fn incarnation(&self) -> Incarnation {
+        self.shared.incarnation
     }
 
     /// The coordinator's metrics.

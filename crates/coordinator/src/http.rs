@@ -17,6 +17,8 @@
 //! | `GET /v1/{namespace}/workflows/{workflow}/instances/{id}` | one instance; `?wait=30s` waits for its end |
 //! | `DELETE .../{id}` | delete it; `?terminate=true` ends it first |
 //! | `GET .../{id}/journal` | its journal; `?run=` that of an earlier run |
+//! | `GET .../{id}/watch` | what goes on in it, as server-sent events |
+//! | `GET /v1/{namespace}/instances:watch` | instances that end, as server-sent events |
 //! | `POST .../{id}/events/{type}` | send it an event |
 //! | `POST .../{id}/pause`, `.../resume` | let nothing more begin; let it go on |
 //! | `POST .../{id}/cancel` | ask it to end by itself |
@@ -41,6 +43,7 @@
 //! | `POST /v1/{namespace}/hooks/{token}/resume` | resumes a hook |
 //! | `POST /hooks/{namespace}/{token}` | calls a webhook, from anywhere; other methods where it takes them |
 //! | `GET /v1/{namespace}/rejected` | messages that could not be accepted |
+//! | `GET /openapi.json`, `/docs/` | this table in full, generated; and a page that shows it |
 //! | `GET /healthz`, `/readyz`, `/metrics` | for probes and Prometheus |
 
 mod act;
@@ -48,6 +51,8 @@ mod attention;
 mod batch;
 mod bulk;
 mod control;
+mod document;
+mod ends;
 mod events;
 mod export;
 mod extract;
@@ -57,13 +62,16 @@ mod hooks;
 mod instances;
 mod journal;
 mod ledger;
+mod list;
 mod operate;
 mod problem;
 mod reason;
 mod rejected;
 mod rollback;
 mod schedules;
+mod stream;
 mod view;
+mod watch;
 mod webhooks;
 
 use std::{future::IntoFuture, io, net::SocketAddr, time::Duration};
@@ -72,7 +80,6 @@ use axum::{
     Router,
     extract::{DefaultBodyLimit, MatchedPath, Request},
     middleware,
-    routing::{any, get, post},
 };
 use futures::FutureExt;
 use tokio::net::TcpListener;
@@ -80,6 +87,7 @@ use tower_http::{
     limit::RequestBodyLimitLayer,
     trace::{DefaultOnFailure, TraceLayer},
 };
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::Handle;
 
@@ -132,99 +140,94 @@ pub async fn serve(
 
 /// All routes.
 pub fn router(handle: Handle) -> Router {
-    let body_max = body_bytes_max(handle.limits().input_bytes);
-    let event_max = body_bytes_max(handle.limits().event_bytes);
-    let output_max = body_bytes_max(handle.limits().output_bytes);
-    let of_workflow = "/v1/{namespace}/workflows/{workflow}/instances";
-    let of_instance = |rest: &str| format!("{of_workflow}/{{id}}{rest}");
-    Router::new()
-        .route(of_workflow, post(instances::start).get(instances::list_of_workflow))
-        .route("/v1/{namespace}/instances", get(instances::list))
-        .route(&of_instance(""), get(instances::get).delete(control::delete))
-        .route(&of_instance("/journal"), get(journal::get))
-        .route(&of_instance("/pause"), post(control::pause))
-        .route(&of_instance("/resume"), post(control::resume))
-        .route(&of_instance("/cancel"), post(control::cancel))
-        .route(&of_instance("/restart"), post(control::restart))
-        .route(&of_instance("/terminate"), post(control::terminate))
-        .route(&of_instance("/retry"), post(control::retry))
-        .route(&of_instance("/pin"), post(control::pin))
-        .route(&of_instance("/unpin"), post(control::unpin))
-        .route("/v1/{namespace}/attention", get(attention::list))
-        .route("/v1/{namespace}/ledger", get(ledger::search))
-        .route(&of_instance("/ledger"), get(ledger::of_instance))
-        .route(&of_instance("/attention"), get(attention::of_instance))
-        .route(&of_instance("/attention/{question}"), get(attention::get))
-        .route("/v1/{namespace}/bulk", post(bulk::begin).get(bulk::list))
-        .route("/v1/{namespace}/bulk/{id}", get(bulk::get))
-        .route("/v1/{namespace}/bulk/{id}/stop", post(bulk::stop))
-        .route("/v1/{namespace}/journals", get(export::journals))
-        .route("/v1/{namespace}/schedules", get(schedules::list))
-        .route(
-            "/v1/{namespace}/schedules/{id}",
-            get(schedules::get).put(schedules::put).delete(schedules::delete),
-        )
-        .route("/v1/{namespace}/schedules/{id}/pause", post(schedules::pause))
-        .route("/v1/{namespace}/schedules/{id}/resume", post(schedules::resume))
-        .route("/v1/{namespace}/schedules/{id}/trigger", post(schedules::trigger))
-        .route("/v1/{namespace}/schedules/{id}/backfill", post(schedules::backfill))
-        .route("/v1/{namespace}/schedules/{id}/changes", get(schedules::changes))
-        .route("/v1/{namespace}/rejected", get(rejected::list))
-        .route("/v1/{namespace}/hooks", get(hooks::list))
-        .route("/v1/{namespace}/hooks/{token}", get(hooks::get))
-        .route("/healthz", get(health::healthz))
-        .route("/readyz", get(health::readyz))
-        .route("/metrics", get(health::metrics))
+    let (router, document) = documented(&handle).split_for_parts();
+    router
+        .merge(document::routes(document::finished(document)))
         .fallback(guard::no_such_route)
         .method_not_allowed_fallback(guard::wrong_method)
-        .layer(DefaultBodyLimit::disable())
-        .layer(RequestBodyLimitLayer::new(body_max))
-        .merge(batch(body_max))
-        .merge(events(&of_instance("/events/{type}"), event_max))
-        .merge(payloads(event_max))
-        .merge(answers(&of_instance("/attention/{question}/resolve"), output_max))
         .layer(middleware::map_response(guard::body_too_large))
         .layer(middleware::from_fn(guard::only_from_here))
         .layer(TraceLayer::new_for_http().make_span_with(span).on_failure(not_ready_is_no_error()))
         .with_state(handle)
 }
 
+/// The OpenAPI document, as it is served.
+#[must_use]
+pub fn openapi(handle: &Handle) -> utoipa::openapi::OpenApi {
+    document::finished(documented(handle).into_openapi())
+}
+
+/// The routes with what the document says of them: `routes!` takes both from the handler.
+fn documented(handle: &Handle) -> OpenApiRouter<Handle> {
+    let limits = handle.limits();
+    let body_max = body_bytes_max(limits.input_bytes);
+    let event_max = body_bytes_max(limits.event_bytes);
+    OpenApiRouter::with_openapi(document::head())
+        .merge(limited(plain(), body_max))
+        .merge(limited(many(), body_max.max(BATCH_BODY_BYTES)))
+        .merge(limited(payloads(), event_max))
+        .merge(limited(
+            OpenApiRouter::new().routes(routes!(attention::resolve)),
+            body_bytes_max(limits.output_bytes),
+        ))
+}
+
+/// Routes whose bodies have the limit of a start.
+fn plain() -> OpenApiRouter<Handle> {
+    OpenApiRouter::new()
+        .routes(routes!(instances::start, list::list_of_workflow))
+        .routes(routes!(list::list))
+        .routes(routes!(instances::get, control::delete))
+        .routes(routes!(journal::get))
+        .routes(routes!(watch::watch))
+        .routes(routes!(ends::watch))
+        .routes(routes!(control::pause))
+        .routes(routes!(control::resume))
+        .routes(routes!(control::cancel))
+        .routes(routes!(control::restart))
+        .routes(routes!(control::terminate))
+        .routes(routes!(control::retry))
+        .routes(routes!(control::pin))
+        .routes(routes!(control::unpin))
+        .routes(routes!(attention::list))
+        .routes(routes!(ledger::search))
+        .routes(routes!(ledger::of_instance))
+        .routes(routes!(attention::of_instance))
+        .routes(routes!(attention::get))
+        .routes(routes!(bulk::begin, bulk::list))
+        .routes(routes!(bulk::get))
+        .routes(routes!(bulk::stop))
+        .routes(routes!(export::journals))
+        .routes(routes!(schedules::list))
+        .routes(routes!(schedules::get, schedules::put, schedules::delete))
+        .routes(routes!(schedules::pause))
+        .routes(routes!(schedules::resume))
+        .routes(routes!(schedules::trigger))
+        .routes(routes!(schedules::backfill))
+        .routes(routes!(schedules::changes))
+        .routes(routes!(rejected::list))
+        .routes(routes!(hooks::list))
+        .routes(routes!(hooks::get))
+        .routes(routes!(health::healthz))
+        .routes(routes!(health::readyz))
+        .routes(routes!(health::metrics))
+}
+
 /// The routes about many instances, whose bodies may be larger than a single start's.
-fn batch(body_max: usize) -> Router<Handle> {
-    Router::new()
-        .route("/v1/{namespace}/workflows/{workflow}/instances:batch", post(batch::start))
-        .route("/v1/{namespace}/workflows/{workflow}/instances:operate", post(operate::operate))
-        .method_not_allowed_fallback(guard::wrong_method)
-        .layer(DefaultBodyLimit::disable())
-        .layer(RequestBodyLimitLayer::new(body_max.max(BATCH_BODY_BYTES)))
+fn many() -> OpenApiRouter<Handle> {
+    OpenApiRouter::new().routes(routes!(batch::start)).routes(routes!(operate::operate))
 }
 
-/// The one route whose body has the limit of events.
-fn events(path: &str, body_max: usize) -> Router<Handle> {
-    Router::new()
-        .route(path, post(events::send))
-        .method_not_allowed_fallback(guard::wrong_method)
-        .layer(DefaultBodyLimit::disable())
-        .layer(RequestBodyLimitLayer::new(body_max))
+/// The routes of events, and those by which hooks are resumed.
+fn payloads() -> OpenApiRouter<Handle> {
+    OpenApiRouter::new()
+        .routes(routes!(events::send))
+        .routes(routes!(hooks::resume))
+        .merge(webhooks::routes())
 }
 
-/// The one route whose body may hold the output of a step.
-fn answers(path: &str, body_max: usize) -> Router<Handle> {
-    Router::new()
-        .route(path, post(attention::resolve))
-        .method_not_allowed_fallback(guard::wrong_method)
-        .layer(DefaultBodyLimit::disable())
-        .layer(RequestBodyLimitLayer::new(body_max))
-}
-
-/// The routes by which hooks are resumed: their bodies have the limit of events too.
-fn payloads(body_max: usize) -> Router<Handle> {
-    Router::new()
-        .route("/v1/{namespace}/hooks/{token}/resume", post(hooks::resume))
-        .route("/hooks/{namespace}/{token}", any(webhooks::call))
-        .method_not_allowed_fallback(guard::wrong_method)
-        .layer(DefaultBodyLimit::disable())
-        .layer(RequestBodyLimitLayer::new(body_max))
+fn limited(routes: OpenApiRouter<Handle>, body_max: usize) -> OpenApiRouter<Handle> {
+    routes.layer(DefaultBodyLimit::disable()).layer(RequestBodyLimitLayer::new(body_max))
 }
 
 /// The most bytes of a request body that are read. Generous, because the limit of an input counts its compact text and a

@@ -53,8 +53,8 @@ pub use coordinator::Coordinator;
 pub use error::{Error, ErrorKind};
 pub use handle::{
     BATCH_STARTS_MAX, BackfillRequest, BulkBegun, BulkCount, Decision, Each, EventRequest, Handle, IDS_MAX,
-    OfSchedule, ResumeRequest, Resumed, ScheduleError, StartRequest, Triggered, Uncarried, WebhookAnswer,
-    WebhookCall,
+    OfSchedule, ResumeRequest, Resumed, ScheduleError, StartRequest, Triggered, Uncarried, Wanted,
+    WebhookAnswer, WebhookCall,
 };
 pub use metrics::described as described_metrics;
 pub use schema::Misfit;

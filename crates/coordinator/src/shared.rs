@@ -15,7 +15,7 @@ use everstep_protocol::{
     start::StartReply,
 };
 use everstep_store::{Rejected, Store};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::time::Instant;
 
 use crate::{
@@ -29,6 +29,9 @@ use crate::{
     service::later::Later,
     settings::Settings,
 };
+
+/// Streams of events that one coordinator serves at once.
+const STREAMS_MAX: usize = 200;
 
 /// Shared by the loop, the turns and the services.
 #[derive(Debug)]
@@ -71,6 +74,8 @@ pub(crate) struct Shared {
     pub(crate) bulks: Notify,
     /// A schedule was changed.
     pub(crate) schedules: Notify,
+    /// Places for streams of events.
+    pub(crate) streams: Arc<Semaphore>,
     pub(crate) stopping: AtomicBool,
     pub(crate) turned_ms: AtomicU64,
     /// Whether the store answered when it was asked last.
@@ -169,6 +174,7 @@ impl Shared {
             sweep: Notify::new(),
             bulks: Notify::new(),
             schedules: Notify::new(),
+            streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             stopping: AtomicBool::new(false),
             turned_ms: AtomicU64::new(0),
             // It has just told the incarnation.

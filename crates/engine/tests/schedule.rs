@@ -439,7 +439,7 @@ fn s13_a_start_by_hand_is_noted_once_and_counts_as_open() {
     }
     assert_eq!(scene.happened(), [(ActionKind::Started, -1, 1)]);
     let mine = Run { workflow: scene.definition.workflow.clone(), id, since: at(0) };
-    assert_eq!(scene.state.open, [mine.clone()]);
+    assert_eq!(scene.state.open, std::slice::from_ref(&mine));
     assert_eq!(scene.turn(60, &[]), [] as [i64; 0], "the next due time finds it open");
     let turn = scene.look().turn(&scene.state, &[(mine.workflow, mine.id)]);
     assert_eq!(turn.state.open, []);

@@ -71,7 +71,6 @@ pub use everstep_protocol::hook::{HookRetention, StartHook};
 pub type HookView = everstep_store::HookView;
 /// What an instance waits for, with the question that a person is asked.
 pub type WaitView = everstep_store::WaitView;
-pub use everstep_protocol::journal::QuestionId;
 /// Which question of an instance.
 pub use everstep_protocol::journal::{Changed, KeyChoice, QuestionId};
 /// What the store says of a schedule.

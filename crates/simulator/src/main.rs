@@ -10,6 +10,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Runs the whole system under seeds, with faults, and says what must not have been.
 #[derive(Debug, Parser)]
+#[allow(clippy::struct_excessive_bools, reason = "each is an option")]
 struct Args {
     /// Repeats this seed alone.
     #[arg(long)]

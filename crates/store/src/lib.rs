@@ -49,9 +49,9 @@ pub use error::{Error, ErrorKind};
 pub use mail::Mail;
 pub use schedules::{ChangeRow, Dated, ScheduleChange, ScheduleRow, ScheduleWrite, Schedules, Woken};
 pub use view::{
-    AskedView, AttentionCount, AttentionFilter, AttentionMark, AttentionView, ChildView, Cursor, Filter,
-    HookView, InstanceView, LedgerCall, LedgerSearch, OPEN_COUNTED, OpenCount, Page, RejectedView, Replied,
-    Since, StatusWord, UNKNOWN_OUTCOME, UnreadView, WaitView,
+    AskedView, AttentionCount, AttentionFilter, AttentionMark, AttentionView, ChildView, Cursor, EndMark,
+    EndPage, Ends, Filter, HookView, InstanceView, LedgerCall, LedgerSearch, OPEN_COUNTED, OpenCount, Page,
+    RejectedView, Replied, Since, StatusWord, UNKNOWN_OUTCOME, UnreadView, WaitView,
 };
 
 /// Decides what a transaction writes, from what it has locked and loaded. Called at most once per transaction, inside it.
@@ -424,6 +424,14 @@ pub trait Views: Send + Sync + std::fmt::Debug + 'static {
 
     /// Instances, newest first.
     async fn instances(&self, filter: &Filter, cursor: Option<&Cursor>, limit: u32) -> Result<Page, Error>;
+
+    /// Ends after a mark, at most `limit`, in the order of their commits: an end is given once no transaction that is still under
+    /// way could come before it, so that whoever goes on at `next` skips none and gets none twice. An end that a restart has taken
+    /// back is not there any more.
+    async fn ends(&self, ends: &Ends, after: &EndMark, limit: u32) -> Result<EndPage, Error>;
+
+    /// A mark before every end that is yet to come; of those that are committed, only some of the newest may follow it too.
+    async fn ends_now(&self) -> Result<EndMark, Error>;
 
     /// Who owns a token, or keeps it by a retention that is not over.
     async fn hook(&self, namespace: &Namespace, token: &Token) -> Result<Option<HookView>, Error>;

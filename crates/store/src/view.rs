@@ -336,6 +336,41 @@ pub struct Page {
     pub next: Option<Cursor>,
 }
 
+/// Which ends to tell.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ends {
+    /// Only of this namespace.
+    pub namespace: Namespace,
+    /// Only of this workflow.
+    pub workflow: Option<WorkflowName>,
+    /// Only with this end.
+    pub status: Option<Status>,
+}
+
+/// A place in the order in which ends are told. The default is before all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct EndMark {
+    /// The number of the commit.
+    pub commit: u64,
+    /// The instance, where one commit has several.
+    pub uid: InstanceUid,
+}
+
+impl Default for EndMark {
+    fn default() -> Self {
+        Self { commit: 0, uid: InstanceUid(uuid::Uuid::nil()) }
+    }
+}
+
+/// Ends in their order.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct EndPage {
+    /// Each with its place.
+    pub rows: Vec<(EndMark, InstanceView)>,
+    /// Where to go on: nothing that was looked for is between the last row and this.
+    pub next: EndMark,
+}
+
 /// A rejected message.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RejectedView {

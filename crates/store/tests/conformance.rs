@@ -187,6 +187,7 @@ suites! {
         l08_a_question_beside_other_waits_is_shown_first,
     },
     views::{
+        ends_are_told_once_in_the_order_of_their_commits,
         p28_every_status_is_shown,
         lists_filter_by_status_and_workflow,
         p40_what_is_open_is_listed_and_nothing_else,

@@ -555,3 +555,37 @@ async fn p32_a_deleted_instance_leaves_no_trace_in_any_table() {
     store.sent(&[(uid, Run(1))]).await.unwrap();
     assert_eq!(traces(fixture.url(), &texts).await, Vec::<String>::new());
 }
+
+/// Two coordinators commit in another order than they began: whoever has read the later one must not miss the earlier one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_end_that_commits_late_is_not_skipped() {
+    let fixture = Postgres::create().await;
+    let (mut client, connection) =
+        tokio_postgres::connect(fixture.url(), tokio_postgres::NoTls).await.expect("it connects");
+    tokio::spawn(connection);
+    let scene = Scene::new(fixture.store());
+    let store = fixture.store();
+    let all = everstep_store::Ends { namespace: scene::namespace(), ..Default::default() };
+    let (late, soon) = (scene.start("late").await, scene.start("soon").await);
+    let begin = store.ends_now().await.unwrap();
+    let slow = client.transaction().await.unwrap();
+    let insert = "INSERT INTO ended (instance, delete_at, status, namespace, workflow) VALUES ($1, 0, 3, $2, 'orders')";
+    slow.execute(insert, &[&late.0, &scene::namespace().as_str()]).await.unwrap();
+    scene.on(soon, scene::terminate("op")).await;
+    let told = async |after| {
+        let page = store.ends(&all, &after, 10).await.unwrap();
+        (page.rows.iter().map(|(_, view)| view.uid).collect::<Vec<_>>(), page.next)
+    };
+    let (before, next) = told(begin).await;
+    assert_eq!(before, [], "what is committed waits for what began before it");
+    slow.commit().await.unwrap();
+    // Other tests write in other databases of this cluster.
+    let mut ticks = tokio::time::interval(Duration::from_millis(50));
+    for _ in 0..2_000 {
+        ticks.tick().await;
+        if told(next).await.0.len() == 2 {
+            break;
+        }
+    }
+    assert_eq!(told(next).await.0, [late, soon]);
+}

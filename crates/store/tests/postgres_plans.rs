@@ -8,8 +8,8 @@ mod fixture;
 use everstep_store::{
     StatusWord,
     postgres::{
-        PostgresSettings, attention_list, attribute_list, ended_lists, hot_statements, ledger_searches,
-        migrate, open_list,
+        PostgresSettings, attention_list, attribute_list, ended_lists, ends_list, hot_statements,
+        ledger_searches, migrate, open_list,
     },
 };
 use tokio_postgres::{Client, NoTls};
@@ -152,6 +152,22 @@ async fn p40_the_list_of_what_is_open_reads_no_whole_table() {
         "{}",
         plan.join("\n")
     );
+}
+
+/// Whoever listens to ends asks twice a second: what is new is found however many have ended before.
+#[tokio::test]
+async fn new_ends_are_found_by_their_transactions() {
+    let (_database, client) = migrated().await;
+    client.batch_execute(FILL).await.expect("it fills");
+    client.batch_execute("VACUUM ANALYZE").await.expect("it vacuums");
+    client.batch_execute(&format!("PREPARE list AS {}", ends_list())).await.expect("it is prepared");
+    let none = "'00000000-0000-0000-0000-000000000000'";
+    let explain =
+        format!("EXPLAIN EXECUTE list('shop', 1000000000, {none}, 2000000000, '', 0::smallint, 51)");
+    let plan = client.query(&explain, &[]).await.expect("it is planned");
+    let plan: Vec<String> = plan.iter().map(|row| row.get(0)).collect();
+    assert!(unnamed(ends_list(), &plan).is_empty(), "{}", plan.join("\n"));
+    assert!(!plan.iter().any(|line| line.contains("Seq Scan")), "{}", plan.join("\n"));
 }
 
 /// What people are asked is found by when it was asked, however many instances wait for something else.

@@ -134,7 +134,7 @@ pub struct PutArgs {
     /// Each is started up to so much later, always the same for one due time
     #[arg(long, value_name = "DURATION")]
     pub jitter: Option<String>,
-    /// While an earlier one is open: skip, queue_one, queue, cancel_other, terminate_other or allow; default skip
+    /// While an earlier one is open: skip, `queue_one`, queue, `cancel_other`, `terminate_other` or allow; default skip
     #[arg(long)]
     pub overlap: Option<String>,
     /// How many wait at most with the overlap queue, 1 to 1000; default 100

@@ -1,6 +1,9 @@
 //! `everstep attention`.
 
-use everstep_client::{Error, api::Questions};
+use everstep_client::{
+    Error,
+    api::{Answer, Questions},
+};
 use serde_json::{Map, json, value::RawValue};
 use uuid::Uuid;
 
@@ -110,12 +113,13 @@ async fn resolve_all(asking: &Asking, args: ResolveAllArgs) -> Result<(), Failur
     };
     // What was answered was, whatever has failed after it.
     match asking.format {
-        Format::Json => {
+        Format::Json | Format::Yaml => {
             let lines = outcomes.iter().map(|(question, outcome)| {
                 let Question { workflow, id, question, .. } = question;
                 json!({"workflow": workflow, "id": id, "question": question, "outcome": outcome})
             });
-            print(&format!("{}\n", json!({ "questions": lines.collect::<Vec<_>>() })))?;
+            let text = json!({ "questions": lines.collect::<Vec<_>>() }).to_string();
+            asking.print(&Answer { status: 200, text }, |_| Ok(String::new()))?;
         }
         Format::Table => print(&show::answered(&outcomes))?,
     }

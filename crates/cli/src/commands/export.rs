@@ -36,6 +36,7 @@ pub(super) async fn export(asking: &Asking, args: ExportArgs) -> Result<(), Fail
     let noun = if count == 1 { "instance" } else { "instances" };
     match asking.format {
         Format::Json => print(&format!("{}\n", json!({"exported": count, "dir": dir}))),
+        Format::Yaml => print(&crate::yaml::of_json(&json!({"exported": count, "dir": dir}).to_string())?),
         Format::Table => print(&format!("exported {count} open {noun} to {}\n", dir.display())),
     }
 }

@@ -5,7 +5,7 @@ use everstep_protocol::{BuildName, InstanceId, WorkflowName};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::{Asking, export, print, start::read_attribute};
+use super::{Asking, export, print, start::read_attribute, watch};
 use crate::{
     answer::{self, Entry, Instance, Journal, Page},
     args::{Format, InstanceArgs, InstancesCommand, ListArgs},
@@ -21,6 +21,10 @@ pub(super) async fn run(asking: &Asking, command: InstancesCommand) -> Result<()
             print_instance(asking, &answer)
         }
         InstancesCommand::Get { instance, journal: true, run } => with_journal(asking, &instance, run).await,
+        InstancesCommand::Watch { instance, after } => {
+            watch::instance(asking, &instance, after.as_deref()).await
+        }
+        InstancesCommand::WatchEnds(args) => watch::ends(asking, args).await,
         InstancesCommand::Export(args) => export::export(asking, args).await,
         InstancesCommand::Terminate { instance, reason, rollback } => {
             operate(asking, &instance, "terminate", Some(&Terminate { reason, rollback })).await
@@ -107,11 +111,22 @@ fn print_instance(asking: &Asking, answer: &Answer) -> Result<(), Failure> {
 }
 
 async fn list(asking: &Asking, args: ListArgs) -> Result<(), Failure> {
-    let ListArgs { workflow, status, attributes, limit, cursor } = args;
-    for attribute in &attributes {
+    for attribute in &args.attributes {
         read_attribute(attribute)?;
     }
-    let list = List { workflow, status, attributes, limit, cursor };
+    let list = List {
+        workflow: args.workflow,
+        status: args.status,
+        created_from: args.created_from,
+        created_before: args.created_before,
+        ended_from: args.ended_from,
+        ended_before: args.ended_before,
+        error: args.error,
+        id_prefix: args.id_prefix,
+        attributes: args.attributes,
+        limit: args.limit,
+        cursor: args.cursor,
+    };
     let answer = asking.client.instances(&list).await?;
     asking.print(&answer, |text| {
         let page: Page = answer::read(text)?;
@@ -133,10 +148,11 @@ async fn with_journal(asking: &Asking, instance: &InstanceArgs, run: Option<u32>
     let answer = asking.client.instance(workflow, id).await?;
     let entries = journal(asking, workflow, id, run).await?;
     match asking.format {
-        Format::Json => {
+        Format::Json | Format::Yaml => {
             let instance: &RawValue = serde_json::from_str(&answer.text).map_err(anyhow::Error::from)?;
             let both = WithJournal { instance, journal: &entries };
-            print(&(serde_json::to_string(&both).map_err(anyhow::Error::from)? + "\n"))
+            let text = serde_json::to_string(&both).map_err(anyhow::Error::from)?;
+            asking.print(&Answer { status: 200, text }, |_| Ok(String::new()))
         }
         Format::Table => {
             let entries: Vec<Entry> =

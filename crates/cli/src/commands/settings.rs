@@ -5,6 +5,7 @@ use crate::{
     args::{Format, Global, SettingsArgs},
     failure::Failure,
     settings::{Role, Settings, Sources, reference},
+    yaml,
 };
 
 pub(super) fn run(global: &Global, args: &SettingsArgs) -> Result<(), Failure> {
@@ -20,6 +21,7 @@ pub(super) fn run(global: &Global, args: &SettingsArgs) -> Result<(), Failure> {
     let text = match global.output {
         Format::Table => toml::to_string(&shown).map_err(anyhow::Error::from)?,
         Format::Json => serde_json::to_string(&shown).map_err(anyhow::Error::from)? + "\n",
+        Format::Yaml => yaml::of_json(&serde_json::to_string(&shown).map_err(anyhow::Error::from)?)?,
     };
     print(&text)?;
     // Printed first: whoever looks for the mistake wants to see what is in effect.

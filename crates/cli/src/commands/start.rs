@@ -12,7 +12,7 @@ use crate::{
     answer::{self, Instance},
     args::{Format, StartArgs},
     failure::Failure,
-    show, wait,
+    show, wait, yaml,
 };
 
 /// Starts an instance. The id is always chosen here, so that a lost answer can be repeated safely.
@@ -63,17 +63,11 @@ pub(super) async fn start(asking: &Asking, args: StartArgs) -> Result<(), Failur
     let instance: Instance = answer::read(&ended.text)?;
     match (asking.format, &instance.output) {
         (Format::Json, _) => print(&format!("{}\n", ended.text))?,
+        (Format::Yaml, _) => print(&yaml::of_json(&ended.text)?)?,
         (Format::Table, Some(output)) => print(&format!("{}\n", output.get()))?,
         (Format::Table, None) => {}
     }
-    match instance.status.as_deref() {
-        Some("complete") => Ok(()),
-        status => Err(Failure::NotComplete {
-            instance: format!("{}/{id}", args.workflow),
-            status: status.unwrap_or("with a status that is not known").to_owned(),
-            why: Some(show::why(&instance)).filter(|why| !why.is_empty()),
-        }),
-    }
+    wait::outcome(&instance)
 }
 
 /// An attribute as `name=value`.

@@ -6,6 +6,8 @@
 mod fleet;
 mod fuse;
 mod hooks;
+mod producers;
+mod watch;
 
 use std::{
     path::Path,

@@ -2,6 +2,7 @@
 
 use everstep_engine::bulk::{Act, Again};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::{
     control::{FromCall, call, checked, read_within},
@@ -85,7 +86,8 @@ pub(super) fn how(from: Option<FromCall>, reuse: bool) -> Result<Again, Refusal>
 }
 
 /// The options that were given, as they are shown.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, ToSchema)]
+#[schema(as = OperationOptions)]
 pub(super) struct Options {
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,

@@ -22,11 +22,13 @@ use everstep_store::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use utoipa::{IntoParams, ToSchema};
 
 use super::{
     control::{answered, checked},
+    document::{Always, BodyProblems, Conflict, NotFound},
     extract::{InstancePath, JsonBody, NamespacePath, NoQuery, Operation, Strict, limit, path},
-    instances::{done, not_found},
+    instances::{Done, done, not_found},
     problem::Refusal,
     view::{CallView, Error as ErrorView, raw, time},
 };
@@ -41,7 +43,8 @@ const RETRY_SAYS_NOTHING: &str = "by and why are refused with retry, whose entry
 const BY_CHARS_MAX: usize = 200;
 
 /// Something that a person is asked.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Question)]
 pub(super) struct Item {
     namespace: String,
     workflow: String,
@@ -71,13 +74,15 @@ pub(super) struct Item {
 }
 
 /// A late report of the attempt that is asked about. It decides nothing by itself.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Evidence)]
 struct EvidenceView {
     at: String,
     session: String,
     build: String,
     outcome: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Value>)]
     output: Option<Box<RawValue>>,
     /// Instead of an output that is too large to be kept: its bytes of JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -195,24 +200,41 @@ fn name_of(view: &InstanceView) -> NameKey {
 }
 
 /// Questions in the order in which they were asked, and where to go on.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Questions)]
 pub(super) struct Page {
     questions: Vec<Item>,
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ListQuery {
+    /// Only of this workflow
+    #[param(pattern = "^[a-z0-9_-]{1,50}$")]
     workflow: Option<String>,
+    /// Only of this kind: `unknown_outcome`, or the code of what is parked
     kind: Option<String>,
+    /// Only what was asked at least so long ago: a duration
     older_than: Option<String>,
+    /// The `next` of an earlier page
     after: Option<String>,
+    /// How many at most; default 50
+    #[param(minimum = 1, maximum = 200)]
     limit: Option<u32>,
 }
 
-/// `GET /v1/{namespace}/attention`, with `workflow`, `kind` and `older_than`, a duration.
+/// What instances ask people, oldest first.
+#[utoipa::path(
+    get,
+    path = "/v1/{namespace}/attention",
+    operation_id = "list_questions",
+    tag = "attention",
+    params(NamespacePath, ListQuery),
+    responses((status = 200, description = "A page", body = Page), Always)
+)]
 pub(super) async fn list(
     State(handle): State<Handle>,
     NamespacePath(namespace): NamespacePath,
@@ -263,7 +285,15 @@ fn read_age(text: &str) -> Result<Millis, Refusal> {
     Millis::parse(text).map_err(|error| Refusal::Query(format!("older_than: {error}")))
 }
 
-/// `GET .../{id}/attention`: what an instance asks.
+/// What one instance asks people.
+#[utoipa::path(
+    get,
+    path = "/v1/{namespace}/workflows/{workflow}/instances/{id}/attention",
+    operation_id = "list_questions_of_instance",
+    tag = "attention",
+    params(InstancePath),
+    responses((status = 200, description = "All of them", body = Page), Always, NotFound)
+)]
 pub(super) async fn of_instance(
     State(handle): State<Handle>,
     InstancePath(name): InstancePath,
@@ -296,7 +326,15 @@ impl<S: Sync> FromRequestParts<S> for QuestionPath {
     }
 }
 
-/// `GET .../{id}/attention/{question}`.
+/// One question of an instance.
+#[utoipa::path(
+    get,
+    path = "/v1/{namespace}/workflows/{workflow}/instances/{id}/attention/{question}",
+    operation_id = "get_question",
+    tag = "attention",
+    params(QuestionPath),
+    responses((status = 200, description = "The question", body = Item), Always, NotFound)
+)]
 pub(super) async fn get(
     State(handle): State<Handle>,
     QuestionPath { name, question }: QuestionPath,
@@ -312,12 +350,13 @@ pub(super) async fn get(
     item.map(Json).ok_or(Refusal::NoQuestion(wanted))
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct ResolveBody<'a> {
     #[serde(default)]
     choice: Option<String>,
     #[serde(borrow, default)]
+    #[schema(value_type = Option<Value>)]
     output: Option<&'a RawValue>,
     #[serde(default)]
     message: Option<String>,
@@ -349,7 +388,19 @@ impl FromRequest<Handle> for Answering {
     }
 }
 
-/// `POST .../{id}/attention/{question}/resolve`, with a body `{"choice", "output", "message", "by", "why"}`.
+/// Answers a question.
+///
+/// `done` with an `output`, `again` or `fail` with a `message` decide about a call of which nobody knows whether it took effect;
+/// `retry` or `terminate` about a parked instance (rule L8).
+#[utoipa::path(
+    post,
+    path = "/v1/{namespace}/workflows/{workflow}/instances/{id}/attention/{question}/resolve",
+    operation_id = "answer_question",
+    tag = "attention",
+    params(QuestionPath, Operation),
+    request_body(content = ResolveBody, description = "What is asked for"),
+    responses((status = 200, description = "The instance afterwards", body = Done), Always, NotFound, Conflict, BodyProblems)
+)]
 pub(super) async fn resolve(
     Answering { handle, path: QuestionPath { name, question }, operation, body }: Answering,
 ) -> Result<Response, Refusal> {

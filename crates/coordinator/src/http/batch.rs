@@ -5,8 +5,10 @@ use everstep_engine::start::MessageKey;
 use everstep_protocol::{InstanceId, Namespace, WorkflowName, start::StartReply};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use utoipa::ToSchema;
 
 use super::{
+    document::{Always, BodyProblems, Conflict, shapes},
     extract::{JsonBody, NoQuery, Operation, Strict, WorkflowPath, read_json},
     instances::{StartBody, read_hook, read_input},
     problem::Refusal,
@@ -16,20 +18,35 @@ use crate::{BATCH_STARTS_MAX, Handle, StartRequest};
 /// The application id under which the operation ids of batches count: apart from those of single starts.
 const APP_ID: &str = "http-batch";
 
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, ToSchema)]
+#[schema(as = StartBatch)]
 #[serde(deny_unknown_fields)]
 struct BatchBody<'a> {
     #[serde(default, borrow)]
+    #[schema(value_type = Vec<StartBody>, required, min_items = 1, max_items = 1000)]
     instances: Vec<&'a RawValue>,
 }
 
 /// One result an item, in order.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = StartResults)]
 pub(super) struct Results {
+    #[schema(value_type = Vec<shapes::StartResult>)]
     results: Vec<StartReply>,
 }
 
-/// `POST .../instances:batch`: 200 with the results, or a refusal that names the first item at fault, and nothing was created.
+/// Starts up to 1,000 instances.
+///
+/// All are checked before any is created; each has its own result, in order.
+#[utoipa::path(
+    post,
+    path = "/v1/{namespace}/workflows/{workflow}/instances:batch",
+    operation_id = "start_instances",
+    tag = "instances",
+    params(WorkflowPath, Operation),
+    request_body(content = BatchBody, description = "What is asked for"),
+    responses((status = 200, description = "What became of each", body = Results), Always, BodyProblems, Conflict)
+)]
 pub(super) async fn start(
     State(handle): State<Handle>,
     WorkflowPath { namespace, workflow }: WorkflowPath,

@@ -8,27 +8,31 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use everstep_engine::bulk::{Bulk, Statuses, Which};
+use everstep_engine::{
+    bulk::{Bulk, Statuses, Which},
+    start::NameKey,
+};
 use everstep_protocol::{InstanceId, Namespace, Timestamp, WorkflowName};
 use everstep_store::{BulkRow, StatusWord};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use utoipa::{IntoParams, ToSchema};
 
 use super::{
     act::{Options, Wish},
     control::FromCall,
+    document::{Always, BodyProblems, Conflict, NotFound, shapes},
     extract::{self, BulkPath, JsonBody, NamespacePath, NoQuery, Operation, Strict, limit},
+    list::ERROR_CHARS_MAX,
     problem::Refusal,
-    view::time,
+    view::{InstanceName, time},
 };
 use crate::{BulkBegun, BulkCount, Handle};
 
 const PAGE_DEFAULT: u32 = 50;
 const PAGE_MAX: u32 = 200;
-/// The longest name of an error that is looked for, in characters.
-const ERROR_CHARS_MAX: usize = 256;
 
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, ToSchema)]
+#[schema(as = NewBulkOperation)]
 #[serde(deny_unknown_fields)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a field of the body")]
 struct BulkBody {
@@ -53,7 +57,8 @@ struct BulkBody {
 }
 
 /// The conditions; times as in `2026-01-31T12:00:00Z`.
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, ToSchema)]
+#[schema(as = NewBulkConditions)]
 #[serde(default, deny_unknown_fields)]
 struct WhichBody {
     workflow: Option<String>,
@@ -63,11 +68,13 @@ struct WhichBody {
     ended_from: Option<String>,
     ended_before: Option<String>,
     error: Option<String>,
+    #[schema(value_type = shapes::Attributes)]
     attributes: BTreeMap<String, serde_json::Value>,
 }
 
 /// A bulk operation.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = BulkOperation)]
 struct View {
     namespace: String,
     id: String,
@@ -89,7 +96,8 @@ struct View {
     ended_at: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = BulkConditions)]
 struct WhichView {
     #[serde(skip_serializing_if = "Option::is_none")]
     workflow: Option<String>,
@@ -106,16 +114,50 @@ struct WhichView {
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
     #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
+    #[schema(value_type = shapes::Attributes)]
     attributes: serde_json::Map<String, serde_json::Value>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ListQuery {
+    /// How many at most; default 50
+    #[param(minimum = 1, maximum = 200)]
     limit: Option<u32>,
 }
 
-/// `POST /v1/{namespace}/bulk`: 201 with the operation, which goes on in the background; with `dry_run` 200 with a count.
+/// What an operation would be about.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = BulkCounted)]
+struct Counted {
+    dry_run: bool,
+    /// Instances that fulfil the conditions.
+    matched: u64,
+    /// There was time to look at all.
+    complete: bool,
+    /// The newest of them.
+    newest: Vec<InstanceName>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = BulkOperations)]
+struct Operations {
+    operations: Vec<View>,
+}
+
+/// Begins an operation on all instances that fulfil conditions.
+///
+/// It goes on in the background; `Idempotency-Key` is its id. With `dry_run` nothing is done, and the instances are counted.
+#[utoipa::path(
+    post,
+    path = "/v1/{namespace}/bulk",
+    operation_id = "begin_bulk_operation",
+    tag = "bulk",
+    params(NamespacePath, Operation),
+    request_body(content = BulkBody, description = "What is asked for"),
+    responses((status = 201, description = "It goes on, or is over", body = View), (status = 200, description = "Only counted", body = Counted), Always, BodyProblems, Conflict)
+)]
 pub(super) async fn begin(
     State(handle): State<Handle>,
     NamespacePath(namespace): NamespacePath,
@@ -128,10 +170,10 @@ pub(super) async fn begin(
     let bulk = bulk(body)?;
     if dry_run {
         let BulkCount { matched, complete, newest } = handle.count_bulk(&namespace, &bulk).await?;
-        let newest: Vec<_> =
-            newest.iter().map(|name| json!({"workflow": name.workflow, "id": name.id})).collect();
-        let counted = json!({"dry_run": true, "matched": matched, "complete": complete, "newest": newest});
-        return Ok(Json(counted).into_response());
+        let named =
+            |name: &NameKey| InstanceName { workflow: name.workflow.to_string(), id: name.id.to_string() };
+        let newest = newest.iter().map(named).collect();
+        return Ok(Json(Counted { dry_run: true, matched, complete, newest }).into_response());
     }
     let id = InstanceId::new(operation.id)?;
     match handle.begin_bulk(&namespace, &id, &bulk).await? {
@@ -143,7 +185,15 @@ pub(super) async fn begin(
     }
 }
 
-/// `GET /v1/{namespace}/bulk`: newest first.
+/// Operations on many instances, newest first.
+#[utoipa::path(
+    get,
+    path = "/v1/{namespace}/bulk",
+    operation_id = "list_bulk_operations",
+    tag = "bulk",
+    params(NamespacePath, ListQuery),
+    responses((status = 200, description = "The newest", body = Operations), Always)
+)]
 pub(super) async fn list(
     State(handle): State<Handle>,
     NamespacePath(namespace): NamespacePath,
@@ -151,11 +201,18 @@ pub(super) async fn list(
 ) -> Result<Response, Refusal> {
     let limit = limit(query.limit, PAGE_DEFAULT, PAGE_MAX)?;
     let rows = handle.store().bulks(&namespace, limit).await?;
-    let views: Vec<View> = rows.into_iter().map(View::from).collect();
-    Ok(Json(json!({"operations": views})).into_response())
+    Ok(Json(Operations { operations: rows.into_iter().map(View::from).collect() }).into_response())
 }
 
-/// `GET /v1/{namespace}/bulk/{id}`.
+/// One operation on many instances, and how far it has come.
+#[utoipa::path(
+    get,
+    path = "/v1/{namespace}/bulk/{id}",
+    operation_id = "get_bulk_operation",
+    tag = "bulk",
+    params(BulkPath),
+    responses((status = 200, description = "The operation", body = View), Always, NotFound)
+)]
 pub(super) async fn get(
     State(handle): State<Handle>,
     BulkPath { namespace, id }: BulkPath,
@@ -165,7 +222,15 @@ pub(super) async fn get(
     Ok(Json(View::from(row)).into_response())
 }
 
-/// `POST /v1/{namespace}/bulk/{id}/stop`.
+/// Stops an operation on many instances, after the page under way.
+#[utoipa::path(
+    post,
+    path = "/v1/{namespace}/bulk/{id}/stop",
+    operation_id = "stop_bulk_operation",
+    tag = "bulk",
+    params(BulkPath),
+    responses((status = 200, description = "The operation", body = View), Always, NotFound)
+)]
 pub(super) async fn stop(
     State(handle): State<Handle>,
     BulkPath { namespace, id }: BulkPath,

@@ -7,13 +7,14 @@ use axum::{
 };
 use everstep_engine::{Answer, Operated, bulk::Again, start::NameKey, transition::Operation as Kind};
 use everstep_protocol::{BuildName, Call, CallKind, CallName, Millis, Pin};
-use serde::Deserialize;
-use serde_json::json;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
 use super::{
     act::how,
+    document::{Always, BodyProblems, Conflict, NotFound},
     extract::{Asked, InstancePath, Operation, Strict},
-    instances::{done, not_found},
+    instances::{Done, FullName, done, not_found},
     problem::Refusal,
 };
 use crate::Handle;
@@ -23,7 +24,8 @@ const REASON_CHARS_MAX: usize = 1000;
 /// The longest time that a cancel may give.
 const WITHIN_MAX: Millis = Millis(86_400_000);
 
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, ToSchema)]
+#[schema(as = Terminate)]
 #[serde(deny_unknown_fields)]
 struct TerminateBody {
     #[serde(default)]
@@ -32,7 +34,8 @@ struct TerminateBody {
     rollback: bool,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, ToSchema)]
+#[schema(as = Cancel)]
 #[serde(deny_unknown_fields)]
 struct CancelBody {
     #[serde(default)]
@@ -43,7 +46,8 @@ struct CancelBody {
     rollback: bool,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, ToSchema)]
+#[schema(as = Restart)]
 #[serde(deny_unknown_fields)]
 struct RestartBody {
     #[serde(default)]
@@ -53,49 +57,91 @@ struct RestartBody {
 }
 
 /// The call that a restart begins at: a step, its first, unless it says otherwise.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FromCall {
     pub(super) name: String,
     #[serde(default)]
     pub(super) count: Option<u32>,
     #[serde(default)]
+    #[schema(value_type = Option<String>)]
     pub(super) kind: Option<CallKind>,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, ToSchema)]
+#[schema(as = PinTo)]
 #[serde(deny_unknown_fields)]
 struct PinBody {
     #[serde(default)]
     build: Option<String>,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, ToSchema)]
+#[schema(as = Nothing)]
 #[serde(deny_unknown_fields)]
 struct EmptyBody {}
 
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct DeleteQuery {
+    /// Terminate it first if it has not ended
     #[serde(default)]
     terminate: bool,
 }
 
-/// `POST .../{id}/pause`.
+/// What was deleted.
+#[derive(Debug, Serialize, ToSchema)]
+struct Deleted {
+    #[serde(flatten)]
+    name: FullName,
+    deleted: bool,
+}
+
+/// Lets what runs of an instance finish, and nothing more begin.
+#[utoipa::path(
+    post,
+    path = "/v1/{namespace}/workflows/{workflow}/instances/{id}/pause",
+    operation_id = "pause_instance",
+    tag = "control",
+    params(InstancePath, Operation),
+    request_body(content = EmptyBody, description = "What is asked for"),
+    responses((status = 200, description = "The instance afterwards", body = Done), Always, NotFound, Conflict, BodyProblems)
+)]
 pub(super) async fn pause(Asked { handle, name, operation, body }: Asked) -> Result<Response, Refusal> {
     let EmptyBody {} = body.read()?;
     let answer = handle.pause(name.clone(), operation).await?;
     answered(&handle, Kind::Pause, &name, answer).await
 }
 
-/// `POST .../{id}/resume`.
+/// Lets a paused instance go on.
+#[utoipa::path(
+    post,
+    path = "/v1/{namespace}/workflows/{workflow}/instances/{id}/resume",
+    operation_id = "resume_instance",
+    tag = "control",
+    params(InstancePath, Operation),
+    request_body(content = EmptyBody, description = "What is asked for"),
+    responses((status = 200, description = "The instance afterwards", body = Done), Always, NotFound, Conflict, BodyProblems)
+)]
 pub(super) async fn resume(Asked { handle, name, operation, body }: Asked) -> Result<Response, Refusal> {
     let EmptyBody {} = body.read()?;
     let answer = handle.resume(name.clone(), operation).await?;
     answered(&handle, Kind::Resume, &name, answer).await
 }
 
-/// `POST .../{id}/cancel`, with an optional body `{"reason", "within", "rollback"}`; `within` is a duration such as `5 min`.
+/// Asks an instance to end by itself, with its clean-up.
+///
+/// What has not ended in time is terminated.
+#[utoipa::path(
+    post,
+    path = "/v1/{namespace}/workflows/{workflow}/instances/{id}/cancel",
+    operation_id = "cancel_instance",
+    tag = "control",
+    params(InstancePath, Operation),
+    request_body(content = CancelBody, description = "What is asked for"),
+    responses((status = 200, description = "The instance afterwards", body = Done), Always, NotFound, Conflict, BodyProblems)
+)]
 pub(super) async fn cancel(Asked { handle, name, operation, body }: Asked) -> Result<Response, Refusal> {
     let CancelBody { reason, within, rollback } = body.read()?;
     let reason = checked(reason)?;
@@ -108,7 +154,16 @@ pub(super) async fn cancel(Asked { handle, name, operation, body }: Asked) -> Re
     answered(&handle, Kind::Cancel, &name, answer).await
 }
 
-/// `POST .../{id}/terminate`, with an optional body `{"reason", "rollback"}`.
+/// Ends an instance now, or after its compensations with `rollback`.
+#[utoipa::path(
+    post,
+    path = "/v1/{namespace}/workflows/{workflow}/instances/{id}/terminate",
+    operation_id = "terminate_instance",
+    tag = "control",
+    params(InstancePath, Operation),
+    request_body(content = TerminateBody, description = "What is asked for"),
+    responses((status = 200, description = "The instance afterwards", body = Done), Always, NotFound, Conflict, BodyProblems)
+)]
 pub(super) async fn terminate(Asked { handle, name, operation, body }: Asked) -> Result<Response, Refusal> {
     let TerminateBody { reason, rollback } = body.read()?;
     let reason = checked(reason)?;
@@ -120,14 +175,32 @@ pub(super) async fn terminate(Asked { handle, name, operation, body }: Asked) ->
     answered(&handle, Kind::Terminate, &name, answer).await
 }
 
-/// `POST .../{id}/retry`.
+/// Lets an instance that is parked in attention go on.
+#[utoipa::path(
+    post,
+    path = "/v1/{namespace}/workflows/{workflow}/instances/{id}/retry",
+    operation_id = "retry_instance",
+    tag = "control",
+    params(InstancePath, Operation),
+    request_body(content = EmptyBody, description = "What is asked for"),
+    responses((status = 200, description = "The instance afterwards", body = Done), Always, NotFound, Conflict, BodyProblems)
+)]
 pub(super) async fn retry(Asked { handle, name, operation, body }: Asked) -> Result<Response, Refusal> {
     let EmptyBody {} = body.read()?;
     let answer = handle.retry(name.clone(), operation).await?;
     answered(&handle, Kind::Retry, &name, answer).await
 }
 
-/// `POST .../{id}/pin`, with a body `{"build"}`.
+/// Lets only workers of one build take an instance up.
+#[utoipa::path(
+    post,
+    path = "/v1/{namespace}/workflows/{workflow}/instances/{id}/pin",
+    operation_id = "pin_instance",
+    tag = "control",
+    params(InstancePath, Operation),
+    request_body(content = PinBody, description = "What is asked for"),
+    responses((status = 200, description = "The instance afterwards", body = Done), Always, NotFound, Conflict, BodyProblems)
+)]
 pub(super) async fn pin(Asked { handle, name, operation, body }: Asked) -> Result<Response, Refusal> {
     let PinBody { build } = body.read()?;
     let Some(build) = build else {
@@ -138,14 +211,32 @@ pub(super) async fn pin(Asked { handle, name, operation, body }: Asked) -> Resul
     answered(&handle, Kind::Pin, &name, answer).await
 }
 
-/// `POST .../{id}/unpin`.
+/// Lets workers of any build take an instance up.
+#[utoipa::path(
+    post,
+    path = "/v1/{namespace}/workflows/{workflow}/instances/{id}/unpin",
+    operation_id = "unpin_instance",
+    tag = "control",
+    params(InstancePath, Operation),
+    request_body(content = EmptyBody, description = "What is asked for"),
+    responses((status = 200, description = "The instance afterwards", body = Done), Always, NotFound, Conflict, BodyProblems)
+)]
 pub(super) async fn unpin(Asked { handle, name, operation, body }: Asked) -> Result<Response, Refusal> {
     let EmptyBody {} = body.read()?;
     let answer = handle.pin(name.clone(), operation, None).await?;
     answered(&handle, Kind::Pin, &name, answer).await
 }
 
-/// `POST .../{id}/restart`, with an optional body `{"from": {"name", "count", "kind"}}` or `{"reuse": true}`.
+/// Runs an instance again, in a new run with the same input and keys: from the beginning, or from a step.
+#[utoipa::path(
+    post,
+    path = "/v1/{namespace}/workflows/{workflow}/instances/{id}/restart",
+    operation_id = "restart_instance",
+    tag = "control",
+    params(InstancePath, Operation),
+    request_body(content = RestartBody, description = "What is asked for"),
+    responses((status = 200, description = "The instance afterwards", body = Done), Always, NotFound, Conflict, BodyProblems)
+)]
 pub(super) async fn restart(Asked { handle, name, operation, body }: Asked) -> Result<Response, Refusal> {
     let RestartBody { from, reuse } = body.read()?;
     let answer = match how(from, reuse)? {
@@ -156,7 +247,15 @@ pub(super) async fn restart(Asked { handle, name, operation, body }: Asked) -> R
     answered(&handle, Kind::Restart, &name, answer).await
 }
 
-/// `DELETE .../{id}`, with `?terminate=true` for one that has not ended.
+/// Removes every trace of an ended instance; with `terminate` of one that has not ended too.
+#[utoipa::path(
+    delete,
+    path = "/v1/{namespace}/workflows/{workflow}/instances/{id}",
+    operation_id = "delete_instance",
+    tag = "control",
+    params(InstancePath, DeleteQuery, Operation),
+    responses((status = 200, description = "It is deleted", body = Deleted), Always, NotFound, Conflict)
+)]
 pub(super) async fn delete(
     State(handle): State<Handle>,
     InstancePath(name): InstancePath,
@@ -165,9 +264,7 @@ pub(super) async fn delete(
 ) -> Result<Response, Refusal> {
     let answer = handle.delete(name.clone(), operation.id, terminate).await?;
     if answer == Answer::Done {
-        let NameKey { namespace, workflow, id } = name;
-        return Ok(Json(json!({"namespace": namespace, "workflow": workflow, "id": id, "deleted": true}))
-            .into_response());
+        return Ok(Json(Deleted { name: FullName::from(&name), deleted: true }).into_response());
     }
     answered(&handle, Kind::Delete, &name, answer).await
 }

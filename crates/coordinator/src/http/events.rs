@@ -8,23 +8,50 @@ use axum::{
 };
 use everstep_engine::{Answer, Operated, mailbox::EventId};
 use everstep_protocol::{EventKey, Payload};
-use serde::Deserialize;
-use serde_json::json;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
 use super::{
+    document::{Always, BodyProblems, Conflict, Full, NotFound},
     extract::{EventPath, JsonBody, Operation, Strict},
-    instances::not_found,
+    instances::{FullName, not_found},
     problem::Refusal,
 };
 use crate::{Error, EventRequest, Handle};
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SendQuery {
+    /// The correlation key: only waits for this key, or for any, take the event
+    #[param(min_length = 1, max_length = 100)]
     key: Option<String>,
 }
 
-/// `POST .../{id}/events/{type}`: 202 once it is kept, now or before.
+/// An event that is kept.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = AcceptedEvent)]
+struct Accepted {
+    #[serde(flatten)]
+    name: FullName,
+    #[serde(rename = "type")]
+    kind: String,
+    /// The event's id: given, or generated.
+    event: String,
+}
+
+/// Sends an event to an instance.
+///
+/// The body is the payload, null if empty. `Idempotency-Key` is the event's id: the same again is the same event (rule P24).
+#[utoipa::path(
+    post,
+    path = "/v1/{namespace}/workflows/{workflow}/instances/{id}/events/{type}",
+    operation_id = "send_event",
+    tag = "events",
+    params(EventPath, SendQuery, Operation),
+    request_body(content = Value, description = "The payload"),
+    responses((status = 202, description = "It is kept, now or before", body = Accepted), Always, NotFound, Conflict, BodyProblems, Full)
+)]
 pub(super) async fn send(
     State(handle): State<Handle>,
     EventPath { name, kind }: EventPath,
@@ -47,9 +74,8 @@ pub(super) async fn send(
     }
     match answer.operated() {
         Some(Operated::Done) => {
-            let accepted = json!({
-                "namespace": name.namespace, "workflow": name.workflow, "id": name.id, "type": kind, "event": operation.id,
-            });
+            let accepted =
+                Accepted { name: FullName::from(&name), kind: kind.to_string(), event: operation.id };
             Ok((StatusCode::ACCEPTED, Json(accepted)).into_response())
         }
         Some(Operated::NotAllowed(status)) => Err(Refusal::NotAllowed { operation: "an event", status }),

@@ -22,11 +22,13 @@ use bytes::Bytes;
 use everstep_protocol::{Position, WorkflowName};
 use everstep_store::{Cursor, Filter, InstanceView, Range};
 use serde::{Deserialize, Serialize};
+use utoipa::IntoParams;
 
 use super::{
+    document::Always,
     extract::{NamespacePath, Strict, limit},
-    instances::read_cursor,
     journal::{EntryView, PAGE_BYTES_MAX},
+    list::read_cursor,
     problem::Refusal,
     view::Instance,
 };
@@ -38,13 +40,20 @@ const INSTANCES_MAX: u32 = 10_000;
 /// Instances that are looked up at once.
 const PAGE: u32 = 100;
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ExportQuery {
+    /// Only of this workflow
+    #[param(pattern = "^[a-z0-9_-]{1,50}$")]
     workflow: Option<String>,
+    /// Where an earlier answer ended
+    #[param(format = "uuid")]
     cursor: Option<String>,
+    /// How many instances at most; default 1,000
+    #[param(minimum = 1, maximum = 10000)]
     limit: Option<u32>,
-    /// With the seeds, from which the draws of instances can be foretold.
+    /// With the seeds, from which the draws of instances can be foretold
     #[serde(default)]
     seeds: bool,
 }
@@ -63,7 +72,15 @@ struct Done {
     next: Option<String>,
 }
 
-/// `GET /v1/{namespace}/journals`.
+/// Open instances with their journals, as a stream of lines of JSON (rule P40).
+#[utoipa::path(
+    get,
+    path = "/v1/{namespace}/journals",
+    operation_id = "export_journals",
+    tag = "instances",
+    params(NamespacePath, ExportQuery),
+    responses((status = 200, description = "Lines of JSON; the last one is `done` or `failed`", body = String, content_type = "application/x-ndjson"), Always)
+)]
 pub(super) async fn journals(
     State(handle): State<Handle>,
     NamespacePath(namespace): NamespacePath,

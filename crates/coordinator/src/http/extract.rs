@@ -244,8 +244,12 @@ impl FromRequest<Handle> for Asked {
     }
 }
 
-/// Reads JSON of a body. The error names the position and the field.
+/// Reads an object of JSON. The error names the position and the field.
 pub(super) fn read_json<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Refusal> {
+    // Derived readers would also take a list of values in the order of the fields.
+    if bytes.trim_ascii_start().first() == Some(&b'[') {
+        return Err(Refusal::Body("it must be an object, not a list".to_owned()));
+    }
     serde_json::from_slice(bytes).map_err(|error| {
         let text = error.to_string();
         if text.starts_with("unknown field") { Refusal::Field(text) } else { Refusal::Body(text) }

@@ -7,28 +7,70 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use prometheus::TextEncoder;
-use serde_json::{Value, json};
+use serde::Serialize;
+use utoipa::ToSchema;
 
-use super::problem::Refusal;
+use super::{
+    document::{Forbidden, NotReady},
+    problem::Refusal,
+};
 use crate::Handle;
 
-/// `GET /healthz`: the loop turns. If it does not, only a restart helps; an outage of store or broker is no reason for one,
-/// and it is not asked.
-pub(super) async fn healthz(State(handle): State<Handle>) -> Result<Json<Value>, Refusal> {
-    let dead = handle.dead();
-    if dead.is_empty() { Ok(Json(json!({"loop": true}))) } else { Err(Refusal::NotHealthy(dead.join(", "))) }
+/// The loop turns.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Health {
+    r#loop: bool,
 }
 
-/// `GET /readyz`: loop, store and broker are there, and it is not stopping.
-pub(super) async fn readyz(State(handle): State<Handle>) -> Result<Json<Value>, Refusal> {
+/// Everything is there.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Ready {
+    r#loop: bool,
+    store: bool,
+    broker: bool,
+}
+
+/// Whether the loop turns: if it does not, only a restart helps.
+#[utoipa::path(
+    get,
+    path = "/healthz",
+    operation_id = "healthz",
+    tag = "probes",
+    responses((status = 200, description = "It turns", body = Health), NotReady)
+)]
+pub(super) async fn healthz(State(handle): State<Handle>) -> Result<Json<Health>, Refusal> {
+    let dead = handle.dead();
+    if dead.is_empty() {
+        Ok(Json(Health { r#loop: true }))
+    } else {
+        Err(Refusal::NotHealthy(dead.join(", ")))
+    }
+}
+
+/// Whether loop, store and broker are there, and it is not stopping.
+#[utoipa::path(
+    get,
+    path = "/readyz",
+    operation_id = "readyz",
+    tag = "probes",
+    responses((status = 200, description = "It is ready", body = Ready), NotReady)
+)]
+pub(super) async fn readyz(State(handle): State<Handle>) -> Result<Json<Ready>, Refusal> {
     let lacks = [handle.dead(), handle.missing()].concat();
     if lacks.is_empty() {
-        return Ok(Json(json!({"loop": true, "store": true, "broker": true})));
+        return Ok(Json(Ready { r#loop: true, store: true, broker: true }));
     }
     Err(Refusal::NotHealthy(lacks.join(", ")))
 }
 
-/// `GET /metrics`, in Prometheus' text format.
+/// Metrics in Prometheus' text format.
+#[utoipa::path(
+    get,
+    path = "/metrics",
+    operation_id = "metrics",
+    tag = "probes",
+    responses((status = 200, description = "The metrics", body = String, content_type = "text/plain; version=0.0.4"), Forbidden)
+)]
 pub(super) async fn metrics(State(handle): State<Handle>) -> Result<Response, Refusal> {
     let text = TextEncoder::new()
         .encode_to_string(&handle.metrics().gather())

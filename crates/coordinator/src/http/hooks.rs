@@ -10,13 +10,15 @@ use axum::{
 use everstep_protocol::{Namespace, Token, journal::Other};
 use everstep_store::HookView;
 use serde::{Deserialize, Serialize};
-use serde_json::{json, value::RawValue};
+use serde_json::value::RawValue;
+use utoipa::{IntoParams, ToSchema};
 
 use super::{
+    document::{Always, BodyProblems, Conflict, Full, NotFound},
     events::read_payload,
     extract::{JsonBody, NamespacePath, NoQuery, Operation, Strict, limit, path},
     problem::Refusal,
-    view::{raw, time},
+    view::{InstanceName, raw, time},
 };
 use crate::{Error, Handle, ResumeRequest, Resumed};
 
@@ -40,7 +42,8 @@ impl<S: Sync> FromRequestParts<S> for HookPath {
 }
 
 /// A token and who has it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Hook)]
 pub(super) struct Held {
     token: String,
     workflow: String,
@@ -58,12 +61,15 @@ pub(super) struct Held {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     webhook: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Value>)]
     metadata: Option<Box<RawValue>>,
     /// What every payload must fit.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Value>)]
     schema: Option<Box<RawValue>>,
     /// From whom it was taken.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<InstanceName>)]
     taken_from: Option<Other>,
 }
 
@@ -88,21 +94,34 @@ impl From<HookView> for Held {
 }
 
 /// Hooks by token, and where to go on.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Hooks)]
 pub(super) struct Page {
     hooks: Vec<Held>,
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ListQuery {
+    /// The token after which to go on: the `next` of an earlier page
     after: Option<String>,
+    /// How many at most; default 50
+    #[param(minimum = 1, maximum = 200)]
     limit: Option<u32>,
 }
 
-/// `GET /v1/{namespace}/hooks`: tokens in their order.
+/// Tokens and who has them, in the order of the tokens.
+#[utoipa::path(
+    get,
+    path = "/v1/{namespace}/hooks",
+    operation_id = "list_hooks",
+    tag = "hooks",
+    params(NamespacePath, ListQuery),
+    responses((status = 200, description = "A page", body = Page), Always)
+)]
 pub(super) async fn list(
     State(handle): State<Handle>,
     NamespacePath(namespace): NamespacePath,
@@ -115,7 +134,17 @@ pub(super) async fn list(
     Ok(Json(Page { hooks: hooks.into_iter().map(Held::from).collect(), next: next.flatten() }))
 }
 
-/// `GET /v1/{namespace}/hooks/{token}`. Only advice: who has the token may change at any time (rule H56).
+/// Who has a token.
+///
+/// Only advice: who has it may change at any time (rule H56).
+#[utoipa::path(
+    get,
+    path = "/v1/{namespace}/hooks/{token}",
+    operation_id = "get_hook",
+    tag = "hooks",
+    params(HookPath),
+    responses((status = 200, description = "The hook", body = Held), Always, NotFound)
+)]
 pub(super) async fn get(
     State(handle): State<Handle>,
     HookPath { namespace, token }: HookPath,
@@ -125,7 +154,28 @@ pub(super) async fn get(
     Ok(Json(view.ok_or(Refusal::NoHook)?.into()))
 }
 
-/// `POST /v1/{namespace}/hooks/{token}/resume`: 202 once the payload is durable and its instance is woken (rule H45).
+/// A payload that is kept.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = AcceptedResume)]
+struct Accepted {
+    #[serde(flatten)]
+    instance: InstanceName,
+    /// The resume id: given, or generated.
+    resume: String,
+}
+
+/// Resumes a hook.
+///
+/// The body is the payload, null if empty. `Idempotency-Key` is the resume id (rules H45, H48).
+#[utoipa::path(
+    post,
+    path = "/v1/{namespace}/hooks/{token}/resume",
+    operation_id = "resume_hook",
+    tag = "hooks",
+    params(HookPath, Operation),
+    request_body(content = Value, description = "The payload"),
+    responses((status = 202, description = "The payload is kept, and its instance is woken", body = Accepted), Always, NotFound, Conflict, BodyProblems, Full)
+)]
 pub(super) async fn resume(
     State(handle): State<Handle>,
     HookPath { namespace, token }: HookPath,
@@ -137,7 +187,7 @@ pub(super) async fn resume(
     let request = ResumeRequest { namespace, token, id: operation.id.clone(), payload };
     let resumed = handle.resume_hook(request).await.map_err(|error| unknown(error, &operation))?;
     let owner = accepted(resumed, &operation.id, &handle)?;
-    let accepted = json!({ "workflow": owner.workflow, "id": owner.id, "resume": operation.id });
+    let accepted = Accepted { instance: InstanceName::from(&owner), resume: operation.id };
     Ok((StatusCode::ACCEPTED, Json(accepted)).into_response())
 }
 

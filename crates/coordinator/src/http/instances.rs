@@ -10,50 +10,67 @@ use axum::{
 };
 use everstep_engine::start::{MessageKey, NameKey};
 use everstep_protocol::{
-    Attribute, Fingerprint, InstanceId, InstanceUid, Millis, Namespace, Payload, Pin, WorkflowName,
+    Fingerprint, InstanceId, Millis, Payload, Pin,
     duration::IntoMillis,
     hook::{StartHook, WrittenHook},
     start::{Retention, StartOutcome, StartReply},
 };
-use everstep_store::{Cursor, Filter, StatusWord};
-use serde::Deserialize;
-use serde_json::{json, value::RawValue};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    extract::{InstancePath, JsonBody, NamespacePath, NoQuery, Operation, Strict, WorkflowPath, limit},
+    document::{Always, BodyProblems, Conflict, NotFound, shapes},
+    extract::{InstancePath, JsonBody, NoQuery, Operation, Strict, WorkflowPath},
     problem::Refusal,
-    view::{Instance, Page},
+    view::Instance,
 };
 use crate::{Error, Handle, StartRequest, reply};
 
 /// The application id under which the operation ids of HTTP starts count (rule P27).
 const APP_ID: &str = "http";
-const PAGE_DEFAULT: u32 = 50;
-const PAGE_MAX: u32 = 200;
 /// How long an answer may wait for an instance's end.
 const WAIT_MAX: Millis = Millis::from_secs(60);
 
 /// What a start says.
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, ToSchema)]
+#[schema(as = Start)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StartBody<'a> {
     #[serde(default)]
     pub(super) id: Option<String>,
     #[serde(default, borrow)]
+    #[schema(value_type = Option<Value>)]
     pub(super) input: Option<&'a RawValue>,
     #[serde(default)]
+    #[schema(value_type = Option<shapes::Retention>)]
     pub(super) retention: Retention,
     #[serde(default)]
+    #[schema(value_type = Option<shapes::Pin>)]
     pub(super) pin: Option<Pin>,
     #[serde(default)]
     pub(super) strict: Option<bool>,
     #[serde(default)]
+    #[schema(value_type = shapes::Attributes)]
     pub(super) attributes: BTreeMap<String, serde_json::Value>,
     #[serde(default, borrow)]
+    #[schema(value_type = Option<shapes::Hook>)]
     pub(super) hook: Option<WrittenHook<&'a RawValue>>,
 }
 
-/// `POST .../instances`: 201 if an instance was created, 200 if one with the same input exists, 409 if with another.
+/// Starts an instance.
+///
+/// With an id, a hook or the header `Idempotency-Key` it can be repeated safely: 201 says that an instance was created, 200 that
+/// one with the same input exists, 409 that one with another input does (rule P27).
+#[utoipa::path(
+    post,
+    path = "/v1/{namespace}/workflows/{workflow}/instances",
+    operation_id = "start_instance",
+    tag = "instances",
+    params(WorkflowPath, Operation),
+    request_body(content = StartBody, description = "What is asked for"),
+    responses((status = 201, description = "Created", body = Done), (status = 200, description = "It exists, with the same input", body = Done), Always, BodyProblems, Conflict)
+)]
 pub(super) async fn start(
     State(handle): State<Handle>,
     WorkflowPath { namespace, workflow }: WorkflowPath,
@@ -154,20 +171,56 @@ async fn started(handle: &Handle, status: StatusCode, name: NameKey) -> Result<R
 }
 
 /// The instance after something was done to it; its name alone if it cannot be read now.
-pub(super) async fn done(handle: &Handle, name: &NameKey) -> Response {
-    if let Ok(Some(view)) = handle.store().instance(name).await {
-        return Json(Instance::from(view)).into_response();
-    }
-    Json(json!({"namespace": name.namespace, "workflow": name.workflow, "id": name.id})).into_response()
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(untagged)]
+pub(super) enum Done {
+    Instance(Box<Instance>),
+    Name(FullName),
 }
 
-#[derive(Debug, Deserialize)]
+/// The name of an instance.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct FullName {
+    namespace: String,
+    workflow: String,
+    id: String,
+}
+
+impl From<&NameKey> for FullName {
+    fn from(name: &NameKey) -> Self {
+        let NameKey { namespace, workflow, id } = name;
+        Self { namespace: namespace.to_string(), workflow: workflow.to_string(), id: id.to_string() }
+    }
+}
+
+/// What is answered after something was done to an instance.
+pub(super) async fn done(handle: &Handle, name: &NameKey) -> Response {
+    let done = match handle.store().instance(name).await {
+        Ok(Some(view)) => Done::Instance(Box::new(Instance::from(view))),
+        _ => Done::Name(FullName::from(name)),
+    };
+    Json(done).into_response()
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct GetQuery {
+    /// How long to wait for the end: a duration of at most one minute, such as `30s`
     wait: Option<String>,
 }
 
-/// `GET .../instances/{id}`; with `?wait=30s` the answer comes when it has ended, or after that time.
+/// One instance.
+///
+/// With `wait` the answer comes when it has ended, or after that time.
+#[utoipa::path(
+    get,
+    path = "/v1/{namespace}/workflows/{workflow}/instances/{id}",
+    operation_id = "get_instance",
+    tag = "instances",
+    params(InstancePath, GetQuery),
+    responses((status = 200, description = "The instance", body = Instance), Always, NotFound)
+)]
 pub(super) async fn get(
     State(handle): State<Handle>,
     InstancePath(name): InstancePath,
@@ -192,96 +245,6 @@ pub(super) fn not_found(name: &NameKey) -> Refusal {
         "there is no instance {} of workflow {} in {}",
         name.id, name.workflow, name.namespace
     ))
-}
-
-/// What a list is asked for. `attribute` may be there several times, once for each `name=value` that is asked for.
-#[derive(Debug, Default)]
-pub(super) struct ListQuery {
-    status: Option<String>,
-    limit: Option<u32>,
-    cursor: Option<String>,
-    attributes: Vec<Attribute>,
-}
-
-impl ListQuery {
-    fn read(pairs: Vec<(String, String)>) -> Result<Self, Refusal> {
-        let mut query = Self::default();
-        for (field, text) in pairs {
-            let refused = |why: &str| Refusal::Query(format!("{field}: {why}"));
-            let place = match field.as_str() {
-                "status" => &mut query.status,
-                "cursor" => &mut query.cursor,
-                "attribute" => {
-                    query.attributes.push(Attribute::from_words(&text)?);
-                    continue;
-                }
-                "limit" => {
-                    let number = text.parse().map_err(|_| refused("it must be a number"))?;
-                    if query.limit.replace(number).is_some() {
-                        return Err(refused("it is given twice"));
-                    }
-                    continue;
-                }
-                _ => {
-                    let known = "the fields are status, limit, cursor, attribute";
-                    return Err(Refusal::Query(format!("unknown field `{field}`, {known}")));
-                }
-            };
-            if place.replace(text).is_some() {
-                return Err(refused("it is given twice"));
-            }
-        }
-        everstep_protocol::attribute::check(&query.attributes)?;
-        Ok(query)
-    }
-}
-
-/// `GET /v1/{namespace}/workflows/{workflow}/instances`.
-pub(super) async fn list_of_workflow(
-    State(handle): State<Handle>,
-    WorkflowPath { namespace, workflow }: WorkflowPath,
-    Strict(query): Strict<Vec<(String, String)>>,
-) -> Result<Json<Page>, Refusal> {
-    page(&handle, namespace, Some(workflow), ListQuery::read(query)?).await
-}
-
-/// `GET /v1/{namespace}/instances`.
-pub(super) async fn list(
-    State(handle): State<Handle>,
-    NamespacePath(namespace): NamespacePath,
-    Strict(query): Strict<Vec<(String, String)>>,
-) -> Result<Json<Page>, Refusal> {
-    page(&handle, namespace, None, ListQuery::read(query)?).await
-}
-
-async fn page(
-    handle: &Handle,
-    namespace: Namespace,
-    workflow: Option<WorkflowName>,
-    query: ListQuery,
-) -> Result<Json<Page>, Refusal> {
-    let limit = limit(query.limit, PAGE_DEFAULT, PAGE_MAX)?;
-    let status = query.status.as_deref().map(read_status).transpose()?;
-    let cursor = query.cursor.as_deref().map(read_cursor).transpose()?;
-    let attributes = query.attributes;
-    let filter = Filter { namespace, workflow, status, attributes, ..Filter::default() };
-    let page = handle.store().instances(&filter, cursor.as_ref(), limit).await?;
-    let instances = page.rows.into_iter().map(Instance::from).collect();
-    Ok(Json(Page { instances, next: page.next.map(|cursor| cursor.0.to_string()) }))
-}
-
-fn read_status(word: &str) -> Result<StatusWord, Refusal> {
-    StatusWord::parse(word).ok_or_else(|| {
-        let words = StatusWord::ALL.map(StatusWord::word).join(", ");
-        Refusal::Query(format!("status {word:?} is refused, it must be one of {words}"))
-    })
-}
-
-pub(super) fn read_cursor(text: &str) -> Result<Cursor, Refusal> {
-    let uid = text.parse().map_err(|_| {
-        Refusal::Query("the cursor is refused, it must be the `next` of an earlier page".to_owned())
-    })?;
-    Ok(Cursor(InstanceUid(uid)))
 }
 
 #[cfg(test)]
@@ -321,40 +284,5 @@ mod tests {
         let refused = read_input(Some(&raw("[1,22]")), 5);
         assert!(matches!(refused, Err(Refusal::InputTooLarge { bytes: 6, limit: 5 })));
         assert!(matches!(read_input(None, 5), Ok(input) if input == Payload::null()));
-    }
-
-    #[test]
-    fn p37_a_list_is_asked_for_by_attributes() {
-        let read = |pairs: &[(&str, &str)]| {
-            let owned = |(field, text): &(&str, &str)| ((*field).to_owned(), (*text).to_owned());
-            ListQuery::read(pairs.iter().map(owned).collect())
-        };
-        let query =
-            read(&[("attribute", "region=eu"), ("limit", "3"), ("attribute", "n=1.0")]).expect("it is read");
-        let shown: Vec<_> = query
-            .attributes
-            .iter()
-            .map(|attribute| {
-                format!("{} {}", attribute.name, attribute.value.as_ref().expect("it has a value"))
-            })
-            .collect();
-        assert_eq!((shown, query.limit), (vec!["region \"eu\"".to_owned(), "n 1".to_owned()], Some(3)));
-        for pairs in [
-            &[("attribute", "region")][..],
-            &[("attribute", "a b=1")],
-            &[("limit", "x")],
-            &[("limit", "1"), ("limit", "2")],
-            &[("status", "open"), ("status", "open")],
-            &[("colour", "red")],
-        ] {
-            assert!(read(pairs).is_err(), "{pairs:?}");
-        }
-    }
-
-    #[test]
-    fn a_wrong_status_names_the_right_ones() {
-        let Err(Refusal::Query(detail)) = read_status("done") else { panic!("accepted") };
-        assert!(detail.contains("\"done\"") && detail.contains("queued, running, waiting"), "{detail}");
-        assert!(read_cursor("x").is_err());
     }
 }

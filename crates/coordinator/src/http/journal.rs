@@ -14,8 +14,10 @@ use everstep_protocol::{
 use everstep_store::{InstanceView, Range};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use utoipa::{IntoParams, ToSchema};
 
 use super::{
+    document::{Always, NotFound, shapes},
     extract::{InstancePath, Strict, limit},
     instances::not_found,
     problem::Refusal,
@@ -30,16 +32,23 @@ const PAGE_MAX: u32 = 1000;
 /// The most bytes of payload in a page; at least one entry always comes.
 pub(super) const PAGE_BYTES_MAX: usize = 4 << 20;
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct JournalQuery {
+    /// The position after which to begin: the `next` of an earlier page
     after: Option<u64>,
+    /// How many entries at most; default 100
+    #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
+    /// Which run; default the current one
+    #[param(minimum = 1)]
     run: Option<u32>,
 }
 
 /// A page of a journal.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = JournalPage)]
 pub(super) struct Page {
     run: u32,
     entries: Vec<EntryView>,
@@ -49,7 +58,8 @@ pub(super) struct Page {
 
 /// One entry; which fields it has depends on `kind`.
 #[allow(clippy::struct_excessive_bools, reason = "each is a field of the JSON that it is")]
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, ToSchema)]
+#[schema(as = Entry)]
 pub(super) struct EntryView {
     position: u64,
     at: String,
@@ -63,6 +73,7 @@ pub(super) struct EntryView {
     seed: Option<String>,
     /// Those that a journal begins with.
     #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
+    #[schema(value_type = shapes::Attributes)]
     attributes: serde_json::Map<String, serde_json::Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     attempt: Option<u32>,
@@ -111,6 +122,7 @@ pub(super) struct EntryView {
     #[serde(skip_serializing_if = "Option::is_none")]
     received_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Value>)]
     payload: Option<Box<RawValue>>,
     /// The last position that the body had seen when it dropped the call.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -120,8 +132,10 @@ pub(super) struct EntryView {
     #[serde(skip_serializing_if = "Option::is_none")]
     function: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Value>)]
     input: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Value>)]
     output: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<Error>,
@@ -190,12 +204,15 @@ pub(super) struct EntryView {
     retention: Option<String>,
     /// What a webhook answers.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
     webhook: Option<Webhook>,
     /// What every payload of a hook must fit.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Value>)]
     schema: Option<Box<RawValue>>,
     /// What the request of a webhook is answered.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
     response: Option<WebhookResponse>,
     /// The token is taken from whoever has it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -208,7 +225,15 @@ pub(super) struct EntryView {
     compensations: Option<Vec<UndoneView>>,
 }
 
-/// `GET .../{id}/journal`, of the current run, or of an earlier one with `?run=`.
+/// A page of the journal of an instance: of its current run, or of an earlier one.
+#[utoipa::path(
+    get,
+    path = "/v1/{namespace}/workflows/{workflow}/instances/{id}/journal",
+    operation_id = "get_journal",
+    tag = "instances",
+    params(InstancePath, JournalQuery),
+    responses((status = 200, description = "Entries in order", body = Page), Always, NotFound)
+)]
 pub(super) async fn get(
     State(handle): State<Handle>,
     InstancePath(name): InstancePath,

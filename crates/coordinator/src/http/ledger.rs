@@ -5,8 +5,10 @@ use everstep_engine::audit::{Audit, Decision, Line};
 use everstep_protocol::{Millis, Position, Reference};
 use everstep_store::{LedgerCall, LedgerSearch, Since};
 use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
 use super::{
+    document::{Always, NotFound},
     extract::{InstancePath, NamespacePath, Strict, limit, moment},
     instances::not_found,
     journal::run_of,
@@ -21,7 +23,8 @@ const PAGE_MAX: u32 = 1_000;
 const SINCE_DEFAULT: Since = Since::Ago(Millis::from_secs(7 * 24 * 60 * 60));
 
 /// Calls of steps, and where the next page begins.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = LedgerPage)]
 pub(super) struct Page {
     entries: Vec<EntryView>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -32,7 +35,8 @@ pub(super) struct Page {
 }
 
 /// One call of a step.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = LedgerEntry)]
 struct EntryView {
     workflow: String,
     id: String,
@@ -54,7 +58,8 @@ struct EntryView {
     decision: Option<DecisionView>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Decision)]
 struct DecisionView {
     choice: &'static str,
     at: String,
@@ -65,28 +70,51 @@ struct DecisionView {
 }
 
 /// The query of an instance's ledger.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct InstanceQuery {
+    /// Only calls of the step of this name
     step: Option<String>,
+    /// Which run; default the current one
+    #[param(minimum = 1)]
     run: Option<u32>,
+    /// The `next` of an earlier page
     after: Option<u64>,
+    /// How many at most; default 100
+    #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
 }
 
 /// The query of all ledgers of a namespace.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SearchQuery {
+    /// An idempotency key
     key: Option<String>,
+    /// What a service calls what a step did there
     reference: Option<String>,
+    /// Of instances created at this time or later, or at most this duration ago
     since: Option<String>,
+    /// Of instances created before this time
     until: Option<String>,
+    /// How many at most; default 100
+    #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
 }
 
-/// `GET .../{id}/ledger`, of the current run or of an earlier one with `run`, of all steps or of those with the name `step`; pages by
-/// `after`.
+/// Which calls the steps of an instance have made, under which keys, and what came of them.
+///
+/// Of the current run or of an earlier one; of all steps, or of those with one name.
+#[utoipa::path(
+    get,
+    path = "/v1/{namespace}/workflows/{workflow}/instances/{id}/ledger",
+    operation_id = "get_ledger",
+    tag = "ledger",
+    params(InstancePath, InstanceQuery),
+    responses((status = 200, description = "A page", body = Page), Always, NotFound)
+)]
 pub(super) async fn of_instance(
     State(handle): State<Handle>,
     InstancePath(name): InstancePath,
@@ -107,8 +135,17 @@ pub(super) async fn of_instance(
     Ok(Json(Page { entries: lines.iter().map(EntryView::from).collect(), next, truncated: false }))
 }
 
-/// `GET /v1/{namespace}/ledger`, by `reference`, or by `key` among the instances created `since` a time, or a
-/// duration ago, and before `until`. Default: in the last 7 days.
+/// Calls of the steps of all instances, by `reference`, or by `key`.
+///
+/// A key is looked for among the instances created `since` a time, or a duration ago, and before `until`. Default: in the last 7 days.
+#[utoipa::path(
+    get,
+    path = "/v1/{namespace}/ledger",
+    operation_id = "search_ledger",
+    tag = "ledger",
+    params(NamespacePath, SearchQuery),
+    responses((status = 200, description = "What was found", body = Page), Always)
+)]
 pub(super) async fn search(
     State(handle): State<Handle>,
     NamespacePath(namespace): NamespacePath,

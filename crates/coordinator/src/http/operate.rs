@@ -3,16 +3,19 @@
 use axum::{Json, extract::State};
 use everstep_protocol::{InstanceId, WorkflowName};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::{
     act::Wish,
     control::FromCall,
+    document::{Always, BodyProblems},
     extract::{JsonBody, NoQuery, Operation, Strict, WorkflowPath},
     problem::Refusal,
 };
 use crate::{Each, Handle, IDS_MAX};
 
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, ToSchema)]
+#[schema(as = OperationOnIds)]
 #[serde(default, deny_unknown_fields)]
 struct ListBody {
     operation: Option<String>,
@@ -26,12 +29,14 @@ struct ListBody {
 }
 
 /// One result an id, in the order of the ids.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = OperationResults)]
 pub(super) struct Results {
     results: Vec<ResultView>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = OperationResult)]
 struct ResultView {
     id: String,
     /// `done`, or the code that the same operation on this instance alone would be refused with.
@@ -45,7 +50,18 @@ struct ResultView {
     retry_safe: bool,
 }
 
-/// `POST .../instances:operate`: 200 with the results, or a refusal, and nothing was done.
+/// Does one operation to up to 1,000 instances, named by their ids.
+///
+/// All ids are checked before anything is done; each has its own result, in order (rule P33).
+#[utoipa::path(
+    post,
+    path = "/v1/{namespace}/workflows/{workflow}/instances:operate",
+    operation_id = "operate_instances",
+    tag = "bulk",
+    params(WorkflowPath, Operation),
+    request_body(content = ListBody, description = "What is asked for"),
+    responses((status = 200, description = "What became of each", body = Results), Always, BodyProblems)
+)]
 pub(super) async fn operate(
     State(handle): State<Handle>,
     WorkflowPath { namespace, workflow }: WorkflowPath,

@@ -9,7 +9,9 @@ use everstep_protocol::{
     AttributeError, hook::HookError, journal::Other, name::NameError, payload::PayloadError,
 };
 use serde::Serialize;
+use utoipa::ToSchema;
 
+use super::view::InstanceName;
 use crate::{Error, ErrorKind, Misfit};
 
 /// The media type of a problem.
@@ -149,6 +151,9 @@ pub(super) enum Refusal {
     /// A probe's answer is no.
     #[error("{0}")]
     NotHealthy(String),
+    /// As many streams as may be are served.
+    #[error("as many streams of events as may be at once are served already")]
+    TooManyStreams,
     /// The coordinator failed.
     #[error(transparent)]
     Engine(Error),
@@ -217,6 +222,7 @@ impl Refusal {
             Self::NoQuestion(_) => (S::NOT_FOUND, "question_not_found", "No such question"),
             Self::Schedule(_) => (S::UNPROCESSABLE_ENTITY, "schedule", "The schedule is not acceptable"),
             Self::ScheduleBusy => (S::CONFLICT, "moved", "The schedule moved on"),
+            Self::TooManyStreams => (S::TOO_MANY_REQUESTS, "too_many_streams", "Too many streams"),
             Self::NotHealthy(_) => (S::SERVICE_UNAVAILABLE, "not_ready", "Not ready"),
             Self::Engine(error) => match error.kind() {
                 ErrorKind::Retry => (S::SERVICE_UNAVAILABLE, "unavailable", "Not available now"),
@@ -264,6 +270,7 @@ impl Refusal {
             Self::Unknown { .. } => {
                 "starts with an id or the header Idempotency-Key can be sent again safely"
             }
+            Self::TooManyStreams => "close streams that nobody reads, or ask another coordinator",
             Self::MailboxFull(_) => {
                 "look at the instance: its status lists what is unread and what is awaited"
             }
@@ -301,6 +308,7 @@ impl Refusal {
             Self::Unknown { repeatable, .. } => *repeatable,
             Self::EventUnknown { given, .. } => *given,
             Self::NotHealthy(_)
+            | Self::TooManyStreams
             | Self::MailboxFull(_)
             | Self::Moved { .. }
             | Self::HookMoved
@@ -326,19 +334,25 @@ impl From<Error> for Refusal {
 }
 
 /// A problem as it is sent.
-#[derive(Debug, Serialize)]
-struct Problem {
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Problem {
+    /// `urn:everstep:problem:` and the code.
     #[serde(rename = "type")]
     kind: String,
     title: &'static str,
     status: u16,
+    /// A stable word: docs/errors says what it means, and so does `everstep errors`.
     code: &'static str,
+    /// What is wrong with this request.
     detail: String,
+    /// What can be done.
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<String>,
+    /// Sending the same request again does no harm and may help.
     retry_safe: bool,
     /// Who has the token.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<InstanceName>)]
     owner: Option<Other>,
 }
 

@@ -4,11 +4,12 @@ use everstep_engine::rows::WaitKind;
 use everstep_protocol::{CallKind, EventType, Pin};
 use everstep_store::{InstanceView, StatusWord, WaitView};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::view::{CallView, InstanceName, time};
 
 /// Why an instance is in its status.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Reason {
     kind: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -25,7 +26,7 @@ pub(super) struct Reason {
 }
 
 /// An open wait.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Wait {
     kind: &'static str,
     call: CallView,

@@ -3,11 +3,13 @@
 use everstep_protocol::journal::{Compensated, Undone, UndoneEnd};
 use everstep_store::InstanceView;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::view::{CallView, Error, time};
 
 /// The compensations of an instance.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Rollback)]
 pub(super) struct RollbackView {
     state: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -26,7 +28,8 @@ const fn is_zero(count: &u64) -> bool {
 }
 
 /// One compensation, by its step's name and count.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Compensation)]
 pub(super) struct UndoneView {
     call: CallView,
     outcome: &'static str,

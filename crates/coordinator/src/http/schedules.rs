@@ -13,13 +13,14 @@ use everstep_engine::schedule::Outcome;
 use everstep_protocol::{Namespace, ScheduleId};
 use everstep_store::ScheduleRow;
 use serde::Deserialize;
-use serde_json::json;
+use utoipa::IntoParams;
 
 use self::{
     body::{BackfillBody, NoteBody, ScheduleBody},
-    view::{View, change},
+    view::{Changes, Page, TriggeredView, View, change},
 };
 use super::{
+    document::{Always, BodyProblems, Conflict, NotFound},
     extract::{self, JsonBody, NamespacePath, Operation, Strict, limit},
     problem::Refusal,
 };
@@ -92,30 +93,51 @@ fn not_found(path: &SchedulePath) -> Refusal {
     Refusal::NotFound(format!("there is no schedule {} in {}", path.id, path.namespace))
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ListQuery {
+    /// How many at most; default 50
+    #[param(minimum = 1, maximum = 200)]
     limit: Option<u32>,
+    /// The id after which to go on: the `next` of an earlier page
     after: Option<String>,
 }
 
 /// How many of what is to come are shown.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct GetQuery {
+    /// How many of what is to come are shown; default 5
+    #[param(minimum = 1, maximum = 100)]
     next: Option<u32>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ChangesQuery {
+    /// How many at most; default 50
+    #[param(minimum = 1, maximum = 200)]
     limit: Option<u32>,
 }
 
 const NEXT_DEFAULT: u32 = 5;
 const NEXT_MAX: u32 = 100;
 
-/// `PUT .../schedules/{id}`: 201 if it was created, 200 if it was changed or is the same.
+/// Creates or replaces a schedule.
+///
+/// 201 if it was created, 200 if it was changed or is the same.
+#[utoipa::path(
+    put,
+    path = "/v1/{namespace}/schedules/{id}",
+    operation_id = "put_schedule",
+    tag = "schedules",
+    params(Whose),
+    request_body(content = ScheduleBody, description = "What is asked for"),
+    responses((status = 201, description = "Created", body = View), (status = 200, description = "Changed, or the same as before", body = View), Always, BodyProblems, Conflict)
+)]
 pub(super) async fn put(
     State(handle): State<Handle>,
     whose: Whose,
@@ -128,7 +150,15 @@ pub(super) async fn put(
     Ok((status, shown(&handle, row).await?).into_response())
 }
 
-/// `GET .../schedules`, in the order of their ids.
+/// Schedules in the order of their ids.
+#[utoipa::path(
+    get,
+    path = "/v1/{namespace}/schedules",
+    operation_id = "list_schedules",
+    tag = "schedules",
+    params(NamespacePath, ListQuery),
+    responses((status = 200, description = "A page", body = Page), Always)
+)]
 pub(super) async fn list(
     State(handle): State<Handle>,
     NamespacePath(namespace): NamespacePath,
@@ -139,10 +169,18 @@ pub(super) async fn list(
     let found = handle.store().schedules(&namespace, after.as_ref(), limit).await?;
     let next = (found.what.len() == limit as usize).then(|| found.what.last().map(|row| row.id.to_string()));
     let views: Vec<View> = found.what.iter().map(|row| View::of(&handle, row, found.now, 1)).collect();
-    Ok(Json(json!({"schedules": views, "next": next.flatten()})).into_response())
+    Ok(Json(Page { schedules: views, next: next.flatten() }).into_response())
 }
 
-/// `GET .../schedules/{id}`, with what is to come and what happened last.
+/// A schedule, with what is to come and what happened last.
+#[utoipa::path(
+    get,
+    path = "/v1/{namespace}/schedules/{id}",
+    operation_id = "get_schedule",
+    tag = "schedules",
+    params(SchedulePath, GetQuery),
+    responses((status = 200, description = "The schedule", body = View), Always, NotFound)
+)]
 pub(super) async fn get(
     State(handle): State<Handle>,
     path: SchedulePath,
@@ -154,7 +192,15 @@ pub(super) async fn get(
     Ok(Json(View::of(&handle, &row, found.now, next as usize)).into_response())
 }
 
-/// `DELETE .../schedules/{id}`; what it has started stays.
+/// Deletes a schedule; what it has started stays.
+#[utoipa::path(
+    delete,
+    path = "/v1/{namespace}/schedules/{id}",
+    operation_id = "delete_schedule",
+    tag = "schedules",
+    params(Whose),
+    responses((status = 204, description = "It is deleted"), Always, NotFound, Conflict)
+)]
 pub(super) async fn delete(State(handle): State<Handle>, whose: Whose) -> Result<Response, Refusal> {
     if handle.delete_schedule(whose.of()).await? {
         Ok(StatusCode::NO_CONTENT.into_response())
@@ -163,7 +209,16 @@ pub(super) async fn delete(State(handle): State<Handle>, whose: Whose) -> Result
     }
 }
 
-/// `POST .../schedules/{id}/pause`, with a body `{"note"}` or none.
+/// Pauses a schedule: nothing is started until it is resumed.
+#[utoipa::path(
+    post,
+    path = "/v1/{namespace}/schedules/{id}/pause",
+    operation_id = "pause_schedule",
+    tag = "schedules",
+    params(Whose),
+    request_body(content = NoteBody, description = "What is asked for"),
+    responses((status = 200, description = "The schedule afterwards", body = View), Always, NotFound, Conflict, BodyProblems)
+)]
 pub(super) async fn pause(
     State(handle): State<Handle>,
     whose: Whose,
@@ -174,7 +229,16 @@ pub(super) async fn pause(
     Ok(shown(&handle, row.ok_or_else(|| whose.not_found())?).await?.into_response())
 }
 
-/// `POST .../schedules/{id}/resume`, with a body `{"note"}` or none.
+/// Resumes a paused schedule.
+#[utoipa::path(
+    post,
+    path = "/v1/{namespace}/schedules/{id}/resume",
+    operation_id = "resume_schedule",
+    tag = "schedules",
+    params(Whose),
+    request_body(content = NoteBody, description = "What is asked for"),
+    responses((status = 200, description = "The schedule afterwards", body = View), Always, NotFound, Conflict, BodyProblems)
+)]
 pub(super) async fn resume(
     State(handle): State<Handle>,
     whose: Whose,
@@ -185,7 +249,17 @@ pub(super) async fn resume(
     Ok(shown(&handle, row.ok_or_else(|| whose.not_found())?).await?.into_response())
 }
 
-/// `POST .../schedules/{id}/trigger`: 201 with the instance; the same `Idempotency-Key` again is the same instance.
+/// Starts an instance now.
+///
+/// The same `Idempotency-Key` again is the same instance.
+#[utoipa::path(
+    post,
+    path = "/v1/{namespace}/schedules/{id}/trigger",
+    operation_id = "trigger_schedule",
+    tag = "schedules",
+    params(Whose, Operation),
+    responses((status = 201, description = "Started", body = TriggeredView), (status = 200, description = "It was started before", body = TriggeredView), Always, NotFound, Conflict, BodyProblems)
+)]
 pub(super) async fn trigger(
     State(handle): State<Handle>,
     whose: Whose,
@@ -204,10 +278,20 @@ pub(super) async fn trigger(
     }
     let is_new = outcome == Outcome::Started;
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
-    Ok((status, Json(json!({"workflow": row.definition.workflow, "id": id}))).into_response())
+    let view = TriggeredView { workflow: row.definition.workflow.to_string(), id: id.to_string() };
+    Ok((status, Json(view)).into_response())
 }
 
-/// `POST .../schedules/{id}/backfill`, with a body `{"from", "until", "side_by_side"}`.
+/// Makes up for the due times of a span.
+#[utoipa::path(
+    post,
+    path = "/v1/{namespace}/schedules/{id}/backfill",
+    operation_id = "backfill_schedule",
+    tag = "schedules",
+    params(Whose, Operation),
+    request_body(content = BackfillBody, description = "What is asked for"),
+    responses((status = 200, description = "The schedule afterwards", body = View), Always, NotFound, Conflict, BodyProblems)
+)]
 pub(super) async fn backfill(
     State(handle): State<Handle>,
     whose: Whose,
@@ -220,7 +304,15 @@ pub(super) async fn backfill(
     Ok(shown(&handle, row.ok_or_else(|| whose.not_found())?).await?.into_response())
 }
 
-/// `GET .../schedules/{id}/changes`: who has changed it, newest first, also of one that is deleted.
+/// Who has changed a schedule, newest first, also one that is deleted.
+#[utoipa::path(
+    get,
+    path = "/v1/{namespace}/schedules/{id}/changes",
+    operation_id = "list_schedule_changes",
+    tag = "schedules",
+    params(SchedulePath, ChangesQuery),
+    responses((status = 200, description = "Its changes", body = Changes), Always)
+)]
 pub(super) async fn changes(
     State(handle): State<Handle>,
     path: SchedulePath,
@@ -228,8 +320,7 @@ pub(super) async fn changes(
 ) -> Result<Response, Refusal> {
     let limit = limit(query.limit, PAGE_DEFAULT, PAGE_MAX)?;
     let rows = handle.store().schedule_changes(&path.namespace, &path.id, limit).await?;
-    let changes: Vec<_> = rows.iter().map(change).collect();
-    Ok(Json(json!({"changes": changes})).into_response())
+    Ok(Json(Changes { changes: rows.iter().map(change).collect() }).into_response())
 }
 
 /// As it is after what was done. By when, the store is asked once more: what is to come depends on it.

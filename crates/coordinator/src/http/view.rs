@@ -8,15 +8,17 @@ use everstep_protocol::{
 use everstep_store::{ChildView, InstanceView, UnreadView};
 use serde::Serialize;
 use serde_json::value::RawValue;
+use utoipa::ToSchema;
 
 use super::{
     attention::{self, Item},
+    document::shapes,
     reason::{Reason, Wait, hint, reason},
     rollback::RollbackView,
 };
 
 /// An instance.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Instance {
     namespace: String,
     workflow: String,
@@ -39,6 +41,7 @@ pub(super) struct Instance {
     position: u64,
     /// The build whose workers alone take it up; `true` while that is to be the build of the first.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<shapes::Pin>)]
     pin: Option<Pin>,
     /// Open waits, questions first, then the earliest due, at most 100.
     waits: Vec<Wait>,
@@ -52,13 +55,16 @@ pub(super) struct Instance {
     events_hint: Option<String>,
     /// What it can be found by (rule P37).
     #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
+    #[schema(value_type = shapes::Attributes)]
     attributes: serde_json::Map<String, serde_json::Value>,
     /// What its workflow has published last; in the view of one instance.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Value>)]
     state: Option<Box<RawValue>>,
     /// When that was reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     state_at: Option<String>,
+    #[schema(value_type = Option<Value>)]
     output: Option<Box<RawValue>>,
     error: Option<Error>,
     termination: Option<Termination>,
@@ -77,14 +83,14 @@ pub(super) struct Instance {
 }
 
 /// An instance of the same namespace, by its name.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(super) struct InstanceName {
     pub(super) workflow: String,
     pub(super) id: String,
 }
 
 /// A child.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 struct Child {
     workflow: String,
     id: String,
@@ -97,21 +103,22 @@ struct Child {
 }
 
 /// A call by its identity.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Call)]
 pub(super) struct CallView {
     kind: &'static str,
     name: String,
     count: u32,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 struct Holder {
     session: String,
     build: String,
     host: String,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 struct Attention {
     code: &'static str,
     message: String,
@@ -119,7 +126,8 @@ struct Attention {
 }
 
 /// Unread events of one type.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = UnreadEvents)]
 struct Unread {
     r#type: String,
     count: u64,
@@ -127,12 +135,15 @@ struct Unread {
 }
 
 /// A failure.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Failure)]
 pub(super) struct Error {
+    #[schema(value_type = String)]
     kind: everstep_protocol::FailureKind,
     name: String,
     message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Value>)]
     data: Option<Box<RawValue>>,
     /// The code said that no further attempt may be made.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -142,16 +153,18 @@ pub(super) struct Error {
     sensitive: bool,
     /// What the code knows of its effect: `no` if nothing was sent, `refused` for sure (rule L9).
     #[serde(skip_serializing_if = "Sent::is_unknown")]
+    #[schema(value_type = Option<String>)]
     sent: Sent,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 struct Termination {
     reason: Option<String>,
 }
 
 /// A page of instances.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Instances)]
 pub(super) struct Page {
     pub(super) instances: Vec<Instance>,
     /// The cursor of the next page, if there is one.

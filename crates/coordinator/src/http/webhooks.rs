@@ -6,18 +6,43 @@ use axum::{
     extract::{Query, State},
     http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri},
     response::{IntoResponse, Response},
+    routing::any,
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use everstep_protocol::hook::{self, WebhookResponse};
+use utoipa_axum::router::OpenApiRouter;
 
 use super::{
-    extract::sender_id,
+    document::{Always, BodyProblems, Conflict, Full, NotFound},
+    extract::{Operation, sender_id},
     hooks::{HookPath, accepted, unknown},
     problem::Refusal,
 };
 use crate::{Handle, Uncarried, WebhookAnswer, WebhookCall};
 
-/// Any method at `/hooks/{namespace}/{token}`. `Idempotency-Key` or `Webhook-Id` is what a repetition is known by.
+/// The route of webhooks. It takes every method there is, more than the document can name.
+pub(super) fn routes() -> OpenApiRouter<Handle> {
+    let (schemas, paths, _) = utoipa_axum::routes!(call);
+    OpenApiRouter::new().routes((schemas, paths, any(call)))
+}
+
+/// Calls a webhook: anybody who has the token may, and the workflow's code or its hook says what is answered.
+///
+/// Other methods than these go there too, where the hook takes them. `Idempotency-Key` or `Webhook-Id` is what a repetition is
+/// known by (rule H58).
+#[utoipa::path(
+    method(get, post, put, patch, delete),
+    path = "/hooks/{namespace}/{token}",
+    operation_id = "call_webhook",
+    tag = "hooks",
+    params(HookPath, Operation, ("Webhook-Id" = Option<String>, Header, description = "The same, by Standard Webhooks")),
+    request_body(content = Vec<u8>, description = "Anything; the payload holds it", content_type = "*/*"),
+    responses(
+        (status = "2XX", description = "What the hook, or the code, answers: other statuses than these too"),
+        (status = 405, description = "`wrong_method`: the webhook takes other methods, which `Allow` names"),
+        Always, NotFound, Conflict, BodyProblems, Full
+    )
+)]
 pub(super) async fn call(
     State(handle): State<Handle>,
     HookPath { namespace, token }: HookPath,

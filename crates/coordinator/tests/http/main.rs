@@ -6,8 +6,11 @@
 mod attention;
 mod bulk;
 mod hooks;
+mod lists;
+mod openapi;
 mod rig;
 mod schedules;
+mod streams;
 
 use std::sync::Arc;
 
@@ -58,6 +61,8 @@ async fn what_a_start_must_not_say_is_named() {
     let cases = [
         (INSTANCES, r#"{"ids":1}"#, 400, "unknown_field", "`ids`"),
         (INSTANCES, r#"{"input":1,"#, 400, "body", "line 1 column 11"),
+        (INSTANCES, r#" ["o-1"]"#, 400, "body", "an object"),
+        (INSTANCES, "null", 400, "body", "null"),
         (INSTANCES, r#"{"id":"a b"}"#, 400, "name", "instance id \"a b\""),
         (INSTANCES, r#"{"input":{"a":1,"a":2}}"#, 422, "input", "\"a\" twice"),
         (INSTANCES, &long, 413, "too_large", "101 bytes of JSON, the limit is 100"),

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, net::SocketAddr, path::PathBuf, sync::Arc};
 
 use everstep_broker::memory::MemoryBroker;
-use everstep_coordinator::{Coordinator, Settings, http};
+use everstep_coordinator::{Coordinator, Handle, Settings, http};
 use everstep_protocol::limits::Limits;
 use everstep_store::{Store, sqlite::SqliteStore};
 use serde_json::{Value, json};
@@ -18,6 +18,7 @@ pub(crate) struct Rig {
     addr: SocketAddr,
     pub(crate) dir: PathBuf,
     pub(crate) store: Arc<dyn Store>,
+    pub(crate) handle: Handle,
     _stop: (oneshot::Sender<()>, oneshot::Sender<()>),
 }
 
@@ -74,9 +75,10 @@ impl Rig {
         let addr = listener.local_addr().unwrap();
         let (stop_http, http_stopped) = oneshot::channel();
         let (stop_loop, loop_stopped) = oneshot::channel();
-        tokio::spawn(http::serve(listener, coordinator.handle(), async { drop(http_stopped.await) }));
+        let handle = coordinator.handle();
+        tokio::spawn(http::serve(listener, handle.clone(), async { drop(http_stopped.await) }));
         tokio::spawn(coordinator.run(async { drop(loop_stopped.await) }));
-        Self { addr, dir, store, _stop: (stop_http, stop_loop) }
+        Self { addr, dir, store, handle, _stop: (stop_http, stop_loop) }
     }
 
     pub(crate) async fn get(&self, path: &str) -> Answer {
@@ -104,5 +106,71 @@ impl Rig {
         let headers = head.lines().filter_map(|line| line.split_once(": "));
         let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         Answer { status, headers, body: body.to_owned() }
+    }
+
+    /// Opens a stream of events. HTTP/1.0, so that what comes is the events and nothing else.
+    pub(crate) async fn stream(&self, path: &str, headers: &[(&str, &str)]) -> Stream {
+        let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let mut stream = TcpStream::connect(self.addr).await.unwrap();
+        let host = self.addr;
+        let request = format!("GET {path} HTTP/1.0\r\nhost: {host}\r\n{headers}\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut stream = Stream { stream, rest: String::new(), head: String::new() };
+        stream.head = stream.until("\r\n\r\n").await.expect("it answers");
+        stream
+    }
+}
+
+/// A stream of events as it comes.
+pub(crate) struct Stream {
+    stream: TcpStream,
+    rest: String,
+    pub(crate) head: String,
+}
+
+/// An event: its id, its kind, and its data as JSON.
+#[derive(Debug)]
+pub(crate) struct Event {
+    pub(crate) id: Option<String>,
+    pub(crate) kind: String,
+    pub(crate) data: Value,
+}
+
+impl Stream {
+    async fn until(&mut self, end: &str) -> Option<String> {
+        loop {
+            if let Some((text, rest)) = self.rest.split_once(end) {
+                let text = text.to_owned();
+                self.rest = rest.to_owned();
+                return Some(text);
+            }
+            let mut bytes = vec![0; 64 << 10];
+            let count = self.stream.read(&mut bytes).await.unwrap();
+            if count == 0 {
+                return None;
+            }
+            self.rest.push_str(std::str::from_utf8(&bytes[..count]).unwrap());
+        }
+    }
+
+    /// The next event; none once the stream is over.
+    pub(crate) async fn event(&mut self) -> Option<Event> {
+        loop {
+            let text = tokio::time::timeout(std::time::Duration::from_secs(30), self.until("\n\n"));
+            let text = text.await.expect("something comes in time")?;
+            let field = |name: &str| text.lines().find_map(|line| Some(line.strip_prefix(name)?.to_owned()));
+            let Some(kind) = field("event: ") else { continue };
+            let data = serde_json::from_str(&field("data: ").unwrap()).unwrap();
+            return Some(Event { id: field("id: "), kind, data });
+        }
+    }
+
+    /// All until the last.
+    pub(crate) async fn all(mut self) -> Vec<Event> {
+        let mut events = Vec::new();
+        while let Some(event) = self.event().await {
+            events.push(event);
+        }
+        events
     }
 }

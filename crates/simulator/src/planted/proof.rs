@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::{FAULTS, Fault};
 
 /// A test that takes longer has been brought to a standstill by its fault: that is red too.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// Names the fault to the processes of tests.
 const VARIABLE: &str = "EVERSTEP_PLANTED";
 

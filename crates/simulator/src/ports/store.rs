@@ -24,9 +24,9 @@ use everstep_protocol::{
 };
 use everstep_store::{
     AttentionCount, AttentionFilter, AttentionMark, AttentionView, BulkRow, Bulks, Cursor, Decide, Depth,
-    Due, Error, ErrorKind, Filter, Heard, HookView, InstanceView, Instances, LedgerCall, LedgerSearch, Mail,
-    Offers, OpenCount, Orphan, OutboxRow, Page, Queue, Range, Records, Rejected, RejectedView, Replied,
-    Schedule, Session, Sessions, StepOver, Views, sqlite::SqliteStore,
+    Due, EndMark, EndPage, Ends, Error, ErrorKind, Filter, Heard, HookView, InstanceView, Instances,
+    LedgerCall, LedgerSearch, Mail, Offers, OpenCount, Orphan, OutboxRow, Page, Queue, Range, Records,
+    Rejected, RejectedView, Replied, Schedule, Session, Sessions, StepOver, Views, sqlite::SqliteStore,
 };
 
 use everstep_protocol::ScheduleId;
@@ -282,6 +282,8 @@ handed_on!(Views {
     instance(name: &NameKey) -> Option<InstanceView>;
     status(name: &NameKey) -> Option<Status>;
     instances(filter: &Filter, cursor: Option<&Cursor>, limit: u32) -> Page;
+    ends(ends: &Ends, after: &EndMark, limit: u32) -> EndPage;
+    ends_now() -> EndMark;
     hook(namespace: &Namespace, token: &Token) -> Option<HookView>;
     reply(to: &ReplyKey) -> Replied;
     hooks(namespace: &Namespace, after: Option<&Token>, limit: u32) -> Vec<HookView>;

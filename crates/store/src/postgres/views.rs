@@ -22,9 +22,9 @@ use super::{
     trip::params,
 };
 use crate::{
-    AttentionCount, AttentionFilter, AttentionMark, AttentionView, Cursor, Error, Filter, HookView,
-    InstanceView, LedgerCall, LedgerSearch, OPEN_COUNTED, OpenCount, Page, RejectedView, Replied, StatusWord,
-    UnreadView, Views, WaitView, fact,
+    AttentionCount, AttentionFilter, AttentionMark, AttentionView, Cursor, EndMark, EndPage, Ends, Error,
+    Filter, HookView, InstanceView, LedgerCall, LedgerSearch, OPEN_COUNTED, OpenCount, Page, RejectedView,
+    Replied, StatusWord, UnreadView, Views, WaitView, fact,
 };
 
 const HOOKS: &str = include_str!("sql/hooks_shown.sql");
@@ -36,6 +36,9 @@ const CHILDREN: &str = include_str!("sql/children_shown.sql");
 const EVENTS: &str = include_str!("sql/events_shown.sql");
 const OPEN_COUNTS: &str = include_str!("sql/open_counts.sql");
 const OPEN: &str = include_str!("sql/open.sql");
+const ENDS: &str = include_str!("sql/ends.sql");
+/// The oldest transaction that may still write: what older ones have written is there, and what newer ones will write comes later.
+const OLDEST: &str = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint";
 const FIND: &str = "SELECT instance FROM instance_name
     WHERE namespace = $1::text AND workflow = $2::text AND id = $3::text";
 /// Indexes: `instance_name_pkey`, `instance_pkey`.
@@ -90,6 +93,18 @@ impl Views for PostgresStore {
         let client = Open::new(client);
         let page = page(client.client(), filter, cursor, limit).await;
         over(client, page).await.map_err(|fault| fault.into_error(DOING))
+    }
+
+    async fn ends(&self, ends: &Ends, after: &EndMark, limit: u32) -> Result<EndPage, Error> {
+        const DOING: &str = "reading ends";
+        let client = Open::new(self.client(DOING).await?);
+        let page = end_page(client.client(), ends, after, limit).await;
+        over(client, page).await.map_err(|fault| fault.into_error(DOING))
+    }
+
+    async fn ends_now(&self) -> Result<EndMark, Error> {
+        let oldest = self.read("reading ends", OLDEST, params![], oldest).await?;
+        Ok(oldest.first().copied().unwrap_or_default())
     }
 
     async fn hook(&self, namespace: &Namespace, token: &Token) -> Result<Option<HookView>, Error> {
@@ -237,6 +252,35 @@ async fn page(client: &Object, filter: &Filter, cursor: Option<&Cursor>, limit: 
     }
     show_attributes(client, &mut rows).await?;
     Ok(Page { rows, next })
+}
+
+/// Before everything that the oldest transaction under way, or a newer one, writes.
+fn oldest(row: &Row) -> Result<EndMark, Fault> {
+    Ok(EndMark { commit: row.try_get::<_, i64>(0)? as u64, ..EndMark::default() })
+}
+
+async fn end_page(client: &Object, ends: &Ends, after: &EndMark, limit: u32) -> Result<EndPage, Fault> {
+    // One snapshot for what is looked for and what is found.
+    client.batch_execute(BEGIN).await?;
+    let oldest =
+        rows_of(client, OLDEST, params![]).await?.first().map(oldest).transpose()?.unwrap_or_default();
+    let (commit, until) = (after.commit as i64, oldest.commit as i64);
+    let workflow = ends.workflow.as_ref().map_or("", |workflow| workflow.as_str());
+    let status = ends.status.map_or(0, Status::code);
+    let params =
+        params![ends.namespace.as_str(), commit, after.uid.0, until, workflow, status, i64::from(limit)];
+    let found = rows_of(client, ENDS, params).await?;
+    let place = |row: &Row| Ok(EndMark { uid: uid(row, 0)?, commit: row.try_get::<_, i64>(1)? as u64 });
+    let marks = found.iter().map(place).collect::<Result<Vec<EndMark>, Fault>>()?;
+    let ids: Vec<Uuid> = marks.iter().map(|mark| mark.uid.0).collect();
+    let mut views = views(&rows_of(client, VIEW, params![ids, 1_i64, true]).await?)?;
+    show_attributes(client, &mut views).await?;
+    let mut views: HashMap<InstanceUid, InstanceView> =
+        views.into_iter().map(|view| (view.uid, view)).collect();
+    let is_full = marks.len() == limit as usize;
+    let next = marks.last().copied().filter(|_| is_full).unwrap_or(oldest.max(*after));
+    let rows = marks.into_iter().filter_map(|mark| Some((mark, views.remove(&mark.uid)?))).collect();
+    Ok(EndPage { rows, next })
 }
 
 /// Whether instances are found from what is open, whatever it is: a status has a list of its own.
@@ -472,6 +516,13 @@ fn list(filter: &Filter) -> &'static str {
              AND NOT EXISTS (SELECT FROM control c WHERE c.instance = t.instance AND c.paused_at IS NOT NULL)"
         ),
     }
+}
+
+/// The ends after a mark.
+#[doc(hidden)]
+#[must_use]
+pub const fn ends_list() -> &'static str {
+    ENDS
 }
 
 /// The list of what is open.

@@ -20,12 +20,16 @@ use super::{
     transaction,
 };
 use crate::{
-    AttentionCount, AttentionFilter, AttentionMark, AttentionView, Cursor, Error, Filter, HookView,
-    InstanceView, LedgerCall, LedgerSearch, OPEN_COUNTED, OpenCount, Page, RejectedView, Replied, Session,
-    StatusWord, UnreadView, Views, WaitView,
+    AttentionCount, AttentionFilter, AttentionMark, AttentionView, Cursor, EndMark, EndPage, Ends, Error,
+    Filter, HookView, InstanceView, LedgerCall, LedgerSearch, OPEN_COUNTED, OpenCount, Page, RejectedView,
+    Replied, Session, StatusWord, UnreadView, Views, WaitView,
 };
 
 const OPEN_COUNTS: &str = include_str!("open_counts.sql");
+const ENDS: &str = "SELECT uid, number FROM ended
+    WHERE number > ?2 AND number <= ?3 AND namespace = ?1 AND (?4 IS NULL OR workflow = ?4) AND (?5 = 0 OR status = ?5)
+    ORDER BY number LIMIT ?6";
+const ENDS_NOW: &str = "SELECT ends FROM installation";
 const SESSION: &str = "SELECT inbox, open FROM session WHERE session = ?1";
 const READY: &str = "SELECT ready_at FROM ready WHERE uid = ?1 AND subject = ?2";
 const PARKED: &str = "SELECT at, code, message, changed FROM attention WHERE uid = ?1";
@@ -78,6 +82,16 @@ impl Views for SqliteStore {
         let (filter, cursor) = (filter.clone(), cursor.copied());
         let work = move |connection: &Connection| page(connection, &filter, cursor, limit);
         self.viewer.read("listing instances", work).await
+    }
+
+    async fn ends(&self, ends: &Ends, after: &EndMark, limit: u32) -> Result<EndPage, Error> {
+        let (ends, after) = (ends.clone(), *after);
+        let work = move |connection: &Connection| end_page(connection, &ends, after, limit);
+        self.viewer.read("reading ends", work).await
+    }
+
+    async fn ends_now(&self) -> Result<EndMark, Error> {
+        self.viewer.read("reading ends", ends_now).await
     }
 
     async fn hook(&self, namespace: &Namespace, token: &Token) -> Result<Option<HookView>, Error> {
@@ -150,6 +164,36 @@ impl Views for SqliteStore {
         let work = move |connection: &Connection| rejected(connection, &namespace, limit);
         self.viewer.read("listing rejected messages", work).await
     }
+}
+
+/// There is one writer: what it has counted is committed in that order.
+fn ends_now(connection: &Connection) -> fault::Result<EndMark> {
+    let commit = connection
+        .prepare_cached(ENDS_NOW)?
+        .query_row([], |row| row.get::<_, i64>(0).map(|ends| ends as u64))?;
+    Ok(EndMark { commit, ..EndMark::default() })
+}
+
+fn end_page(connection: &Connection, ends: &Ends, after: EndMark, limit: u32) -> fault::Result<EndPage> {
+    let now = ends_now(connection)?;
+    let workflow = ends.workflow.as_ref().map(WorkflowName::as_str);
+    let status = ends.status.map_or(0, Status::code);
+    let (commit, until) = (after.commit as i64, now.commit as i64);
+    let mut statement = connection.prepare_cached(ENDS)?;
+    let mut found =
+        statement.query(params![ends.namespace.as_str(), commit, until, workflow, status, limit])?;
+    let live = sessions::live(connection)?;
+    let mut rows = Vec::new();
+    let mut last = after;
+    while let Some(row) = found.next()? {
+        let uid = column::uid(row, 0)?;
+        last = EndMark { commit: column::count(row, 1)?, ..EndMark::default() };
+        let mut view = InstanceView { holder: None, ..view(connection, uid, 1, &live)? };
+        view.end = end(connection, &view)?;
+        rows.push((last, view));
+    }
+    let next = if rows.len() == limit as usize { last } else { now.max(after) };
+    Ok(EndPage { rows, next })
 }
 
 fn one(connection: &Connection, uid: InstanceUid) -> fault::Result<InstanceView> {

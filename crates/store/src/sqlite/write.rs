@@ -101,7 +101,8 @@ const CONTROL_INSERT: &str =
     VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
 const ENDED_DELETE: &str = "DELETE FROM ended WHERE uid = ?1";
 const ENDED_INSERT: &str =
-    "INSERT INTO ended (uid, namespace, workflow, status, delete_at) VALUES (?1, ?2, ?3, ?4, ?5)";
+    "INSERT INTO ended (uid, namespace, workflow, status, delete_at, number) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+const ENDS_COUNT: &str = "UPDATE installation SET ends = ends + 1 RETURNING ends";
 const PARKED_DELETE: &str = "DELETE FROM attention WHERE uid = ?1";
 const PARKED_INSERT: &str =
     "INSERT INTO attention (uid, at, code, message, changed) VALUES (?1, ?2, ?3, ?4, ?5)";
@@ -187,13 +188,16 @@ fn controls(connection: &Connection, writes: &Writes, now: Timestamp) -> Result<
         return Ok(());
     }
     let mut statement = connection.prepare_cached(ENDED_INSERT)?;
+    let mut count = connection.prepare_cached(ENDS_COUNT)?;
     for row in &writes.ended {
+        let number: i64 = count.query_row([], |row| row.get(0))?;
         let values = params![
             key(&row.uid),
             row.namespace.as_str(),
             row.workflow.as_str(),
             row.status.code(),
-            row.delete_at.0
+            row.delete_at.0,
+            number
         ];
         statement.execute(values)?;
     }

@@ -12,7 +12,7 @@ use everstep_protocol::{
     journal::{Compensated, End, ParkCode, Parked, Undone, UndoneEnd},
     message::{OpenWait, Then},
 };
-use everstep_store::{Cursor, Filter, InstanceView, StatusWord, Store};
+use everstep_store::{Cursor, EndMark, Ends, Filter, InstanceView, StatusWord, Store};
 
 use super::scene::{
     Reporting, Scene, build, epoch, failure, name_key, namespace, open_session, payload, sleep, sleeping,
@@ -389,4 +389,56 @@ pub(crate) async fn p39_how_compensations_ended_is_in_the_view(store: Arc<dyn St
         assert_eq!(store.status(&name_key("orders", id)).await.unwrap(), Some(Status::Errored));
     }
     assert_eq!(store.status(&name_key("orders", "nobody")).await.unwrap(), None);
+}
+
+pub(crate) async fn ends_are_told_once_in_the_order_of_their_commits(store: Arc<dyn Store>) {
+    let scene = Scene::new(Arc::clone(&store));
+    let ended = async |id: &str| {
+        let uid = scene.start(id).await;
+        scene.on(uid, terminate("op")).await;
+        uid
+    };
+    let first = ended("first").await;
+    let now = store.ends_now().await.unwrap();
+    let (second, third) = (ended("second").await, ended("third").await);
+    scene.start("open").await;
+    let all = Ends { namespace: namespace(), ..Ends::default() };
+    let told = async |ends: &Ends, after: EndMark, limit: u32| {
+        let (mut uids, mut after) = (Vec::new(), after);
+        loop {
+            let page = store.ends(ends, &after, limit).await.unwrap();
+            if page.rows.is_empty() {
+                return (uids, page.next);
+            }
+            uids.extend(page.rows.iter().map(|(_, view)| view.uid));
+            assert!(page.rows.iter().all(|(mark, view)| *mark > after && view.end.is_some()));
+            after = page.next;
+        }
+    };
+    // On PostgreSQL any transaction of the cluster that writes, such as one of another test, holds ends back, and has the mark of
+    // this moment be before ends that were just committed.
+    let mut ticks = tokio::time::interval(std::time::Duration::from_millis(50));
+    for _ in 0..2_000 {
+        ticks.tick().await;
+        if told(&all, EndMark::default(), 10).await.0.len() == 3 {
+            break;
+        }
+    }
+    for limit in [10, 1] {
+        let mut since = told(&all, now, limit).await.0;
+        since.retain(|uid| *uid != first);
+        assert_eq!(since, [second, third]);
+    }
+    assert_eq!(told(&all, EndMark::default(), 2).await.0, [first, second, third]);
+    let after = told(&all, now, 10).await.1;
+    assert_eq!(told(&all, after, 10).await.0, []);
+    for (ends, count) in [
+        (Ends { status: Some(Status::Terminated), ..all.clone() }, 3),
+        (Ends { status: Some(Status::Complete), ..all.clone() }, 0),
+        (Ends { workflow: Some(workflow("other")), ..all.clone() }, 0),
+        (Ends { workflow: Some(workflow("orders")), ..all.clone() }, 3),
+        (Ends { namespace: "elsewhere".parse().unwrap(), ..all.clone() }, 0),
+    ] {
+        assert_eq!(told(&ends, EndMark::default(), 10).await.0.len(), count, "{ends:?}");
+    }
 }

@@ -6,22 +6,28 @@ use everstep_engine::schedule::{CatchUp, Definition, DefinitionError, Overlap, W
 use everstep_protocol::{Millis, Pin, Timestamp, WorkflowName, duration::IntoMillis, start::Retention};
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use utoipa::ToSchema;
 
 use super::{
-    super::{extract::moment, instances::read_input, problem::Refusal},
+    super::{document::shapes, extract::moment, instances::read_input, problem::Refusal},
     NOTE_CHARS_MAX,
 };
 
 /// A schedule as it is asked for.
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, ToSchema)]
+#[schema(as = WantedSchedule)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct ScheduleBody<'a> {
     workflow: Option<String>,
     #[serde(borrow)]
+    #[schema(value_type = Option<Value>)]
     input: Option<&'a RawValue>,
+    #[schema(value_type = Option<shapes::Retention>)]
     retention: Retention,
+    #[schema(value_type = Option<shapes::Pin>)]
     pin: Option<Pin>,
     strict: Option<bool>,
+    #[schema(value_type = shapes::Attributes)]
     attributes: BTreeMap<String, serde_json::Value>,
     cron: Option<String>,
     zone: Option<String>,
@@ -125,7 +131,8 @@ fn catch_up(word: Option<&str>, within: Option<String>) -> Result<CatchUp, Refus
 }
 
 /// Why a schedule is paused or resumed.
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, ToSchema)]
+#[schema(as = ScheduleNote)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NoteBody {
     #[serde(default)]
@@ -146,7 +153,8 @@ impl NoteBody {
 }
 
 /// A span that is to be made up for.
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, ToSchema)]
+#[schema(as = Backfill)]
 #[serde(deny_unknown_fields)]
 pub(super) struct BackfillBody {
     #[serde(default)]
