@@ -8,7 +8,9 @@ mod parameters;
 mod problems;
 pub(super) mod shapes;
 
-pub(super) use self::problems::{Always, BodyProblems, Conflict, Forbidden, Full, NotFound, NotReady};
+pub(super) use self::problems::{
+    Always, BodyProblems, ByAttributes, Conflict, Forbidden, Full, NotFound, NotReady,
+};
 
 use axum::{Json, Router};
 use utoipa::{

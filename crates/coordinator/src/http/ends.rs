@@ -11,7 +11,7 @@ use serde::Serialize;
 use utoipa::IntoParams;
 
 use super::{
-    document::{Always, Full},
+    document::{Always, ByAttributes, Full},
     extract::{NamespacePath, Strict},
     problem::Refusal,
     stream::{self, Chunk, Round, Sink, Stop, Teller, last_event_id},
@@ -77,7 +77,7 @@ impl EndsQuery {
     operation_id = "watch_ends",
     tag = "streams",
     params(NamespacePath, EndsQuery, ("Last-Event-ID" = Option<String>, Header, description = "The id of the last event that was read")),
-    responses((status = 200, description = "Events", body = String, content_type = "text/event-stream"), Always, Full)
+    responses((status = 200, description = "Events", body = String, content_type = "text/event-stream"), Always, ByAttributes, Full)
 )]
 pub(super) async fn watch(
     State(handle): State<Handle>,

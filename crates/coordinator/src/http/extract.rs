@@ -6,7 +6,7 @@ use axum::{
     http::{HeaderMap, StatusCode, header, request::Parts},
 };
 use everstep_engine::start::NameKey;
-use everstep_protocol::{EventType, InstanceId, Namespace, Timestamp, WorkflowName};
+use everstep_protocol::{EventType, InstanceId, Namespace, Position, Timestamp, WorkflowName};
 use serde::{Deserialize, de::DeserializeOwned};
 use uuid::Uuid;
 
@@ -128,6 +128,15 @@ pub(super) fn limit(wanted: Option<u32>, default: u32, max: u32) -> Result<u32, 
         Some(limit) if (1..=max).contains(&limit) => Ok(limit),
         Some(limit) => Err(Refusal::Query(format!("limit {limit} is refused, it must be 1 to {max}"))),
     }
+}
+
+/// The position after which a page begins. What stores count with has a sign.
+pub(super) fn after(wanted: Option<u64>) -> Result<Position, Refusal> {
+    let position = wanted.unwrap_or(0);
+    if i64::try_from(position).is_err() {
+        return Err(Refusal::Query(format!("after {position} is refused, it must be 0 to {}", i64::MAX)));
+    }
+    Ok(Position(position))
 }
 
 /// A moment, by RFC 3339. The error names the field.

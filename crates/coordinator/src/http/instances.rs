@@ -175,7 +175,16 @@ async fn started(handle: &Handle, status: StatusCode, name: NameKey) -> Result<R
 #[serde(untagged)]
 pub(super) enum Done {
     Instance(Box<Instance>),
-    Name(FullName),
+    Name(NameAlone),
+}
+
+/// The name of an instance that cannot be read now: it and nothing else.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NameAlone {
+    namespace: String,
+    workflow: String,
+    id: String,
 }
 
 /// The name of an instance.
@@ -195,9 +204,11 @@ impl From<&NameKey> for FullName {
 
 /// What is answered after something was done to an instance.
 pub(super) async fn done(handle: &Handle, name: &NameKey) -> Response {
-    let done = match handle.store().instance(name).await {
-        Ok(Some(view)) => Done::Instance(Box::new(Instance::from(view))),
-        _ => Done::Name(FullName::from(name)),
+    let done = if let Ok(Some(view)) = handle.store().instance(name).await {
+        Done::Instance(Box::new(Instance::from(view)))
+    } else {
+        let FullName { namespace, workflow, id } = FullName::from(name);
+        Done::Name(NameAlone { namespace, workflow, id })
     };
     Json(done).into_response()
 }

@@ -18,7 +18,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::{
     document::{Always, NotFound, shapes},
-    extract::{InstancePath, Strict, limit},
+    extract::{InstancePath, Strict, after, limit},
     instances::not_found,
     problem::Refusal,
     rollback::{RollbackView, UndoneView},
@@ -242,7 +242,7 @@ pub(super) async fn get(
     let limit = limit(query.limit, PAGE_DEFAULT, PAGE_MAX)?;
     let view = handle.store().instance(&name).await?.ok_or_else(|| not_found(&name))?;
     let run = run_of(&view, query.run)?;
-    let range = Range { uid: view.uid, run, after: Position(query.after.unwrap_or(0)) };
+    let range = Range { uid: view.uid, run, after: after(query.after)? };
     let mut entries = handle.store().journal(vec![range], PAGE_BYTES_MAX).await?.pop().unwrap_or_default();
     entries.truncate(limit as usize);
     // How far an earlier run goes only its journal knows: after its last page comes an empty one.

@@ -2,14 +2,14 @@
 
 use axum::{Json, extract::State};
 use everstep_engine::audit::{Audit, Decision, Line};
-use everstep_protocol::{Millis, Position, Reference};
+use everstep_protocol::{Millis, Reference};
 use everstep_store::{LedgerCall, LedgerSearch, Since};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
     document::{Always, NotFound},
-    extract::{InstancePath, NamespacePath, Strict, limit, moment},
+    extract::{InstancePath, NamespacePath, Strict, after, limit, moment},
     instances::not_found,
     journal::run_of,
     problem::Refusal,
@@ -123,7 +123,7 @@ pub(super) async fn of_instance(
     let limit = limit(query.limit, PAGE_DEFAULT, PAGE_MAX)?;
     let view = handle.store().instance(&name).await?.ok_or_else(|| not_found(&name))?;
     let run = run_of(&view, query.run)?;
-    let search = LedgerSearch::Instance(view.uid, run, Position(query.after.unwrap_or(0)));
+    let search = LedgerSearch::Instance(view.uid, run, after(query.after)?);
     let calls = handle.store().ledger(&search, limit).await?;
     // A page is as long as what was read, whatever of it is a step and asked for.
     let last = calls.last().filter(|_| calls.len() == limit as usize);

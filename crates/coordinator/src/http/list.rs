@@ -7,7 +7,7 @@ use everstep_store::{Cursor, StatusWord};
 use utoipa::IntoParams;
 
 use super::{
-    document::Always,
+    document::{Always, ByAttributes},
     extract::{NamespacePath, Strict, WorkflowPath, limit, moment},
     problem::Refusal,
     view::{Instance, Page},
@@ -121,7 +121,7 @@ impl ListQuery {
     operation_id = "list_instances_of_workflow",
     tag = "instances",
     params(WorkflowPath, ListQuery),
-    responses((status = 200, description = "A page", body = Page), Always)
+    responses((status = 200, description = "A page", body = Page), Always, ByAttributes)
 )]
 pub(super) async fn list_of_workflow(
     State(handle): State<Handle>,
@@ -140,7 +140,7 @@ pub(super) async fn list_of_workflow(
     operation_id = "list_instances",
     tag = "instances",
     params(NamespacePath, ListQuery),
-    responses((status = 200, description = "A page", body = Page), Always)
+    responses((status = 200, description = "A page", body = Page), Always, ByAttributes)
 )]
 pub(super) async fn list(
     State(handle): State<Handle>,

@@ -110,12 +110,13 @@ impl Rig {
 
     /// Opens a stream of events. HTTP/1.0, so that what comes is the events and nothing else.
     pub(crate) async fn stream(&self, path: &str, headers: &[(&str, &str)]) -> Stream {
-        let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-        let mut stream = TcpStream::connect(self.addr).await.unwrap();
+        let headers: Vec<_> = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let headers = headers.concat();
+        let mut connection = TcpStream::connect(self.addr).await.unwrap();
         let host = self.addr;
         let request = format!("GET {path} HTTP/1.0\r\nhost: {host}\r\n{headers}\r\n");
-        stream.write_all(request.as_bytes()).await.unwrap();
-        let mut stream = Stream { stream, rest: String::new(), head: String::new() };
+        connection.write_all(request.as_bytes()).await.unwrap();
+        let mut stream = Stream { connection, rest: String::new(), head: String::new() };
         stream.head = stream.until("\r\n\r\n").await.expect("it answers");
         stream
     }
@@ -123,7 +124,7 @@ impl Rig {
 
 /// A stream of events as it comes.
 pub(crate) struct Stream {
-    stream: TcpStream,
+    connection: TcpStream,
     rest: String,
     pub(crate) head: String,
 }
@@ -140,12 +141,12 @@ impl Stream {
     async fn until(&mut self, end: &str) -> Option<String> {
         loop {
             if let Some((text, rest)) = self.rest.split_once(end) {
-                let text = text.to_owned();
-                self.rest = rest.to_owned();
+                let (text, rest) = (text.to_owned(), rest.to_owned());
+                self.rest = rest;
                 return Some(text);
             }
             let mut bytes = vec![0; 64 << 10];
-            let count = self.stream.read(&mut bytes).await.unwrap();
+            let count = self.connection.read(&mut bytes).await.unwrap();
             if count == 0 {
                 return None;
             }

@@ -61,6 +61,10 @@ problems! {
         "422": "`input`, `attributes`, `hook`, `payload_misfit`, `batch`, `ids`, `schedule`, `rejected` or `refused`: it can be read, and is \
             not acceptable",
     }
+    /// Of lists that are asked for by attributes.
+    ByAttributes {
+        "422": "`attributes`: an attribute that is asked for breaks its rule",
+    }
     /// Of routes that put something in a mailbox, or take a place among the streams.
     Full {
         "429": "`mailbox_full`: the instance has too many unread events; `too_many_streams`: so many are served at once",
