@@ -213,7 +213,7 @@ impl Batch {
     /// A restart later in the batch takes over what people have decided about keys.
     fn keep_keys(&mut self, head: &Head, entries: &[Entry]) {
         let keys = &mut self.loaded.rows.keys;
-        if entries.first().is_some_and(|entry| entry.position == Position(1)) {
+        if !keys.is_empty() && entries.first().is_some_and(|entry| entry.position == Position(1)) {
             keys.remove(&head.uid);
         }
         for entry in entries.iter().filter(|entry| matches!(entry.fact, Fact::Rekeyed(_))) {

@@ -29,7 +29,7 @@ pub use self::trouble::{EVENT_TIMED_OUT, cancelled_failure, event_timed_out, los
 use self::{
     hooks::Taken,
     ledger::Ledger,
-    made::{Closing, Made, State},
+    made::{Closing, Made, Rare, State},
     patches::Patches,
     saga::Saga,
     trouble::{input_changed, mismatch},
@@ -261,7 +261,7 @@ impl Replay {
             _ => None,
         };
         let made = Made {
-            kept,
+            rare: kept.map(|key| Box::new(Rare::kept(key))),
             call,
             asked,
             state: State::Ready,
@@ -271,9 +271,6 @@ impl Replay {
             first_at: None,
             progress: None,
             input_changed: false,
-            recorded: None,
-            decided_at: None,
-            fresh: None,
             dropped_after: Position(0),
             over_by_cancel: false,
             class: Class::Keyed,

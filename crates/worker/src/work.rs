@@ -129,6 +129,8 @@ struct Slot {
     _room: OwnedSemaphorePermit,
     touched: bool,
     timer: Option<Instant>,
+    /// How many heartbeats were told that it is not held, while its suspend was unanswered.
+    denied: u32,
 }
 
 impl Work {

@@ -152,7 +152,7 @@ impl Handle {
     ) -> Result<Option<Triggered>, ScheduleError> {
         let Some(row) = self.shared.store.schedule(of.namespace, of.id).await?.what else { return Ok(None) };
         let id = triggered_id(of.id, operation);
-        let outcome = self.start_for(&row, &id, &format!("by-hand {operation}")).await;
+        let outcome = self.start_for(&row, &id, id.as_str()).await;
         if outcome == Outcome::Unknown {
             return Err(Error::Unknown { doing: "start an instance of a schedule" }.into());
         }

@@ -93,10 +93,12 @@ pub(super) async fn watch(
     let (cursor, is_restored) = match after {
         None => (handle.store().ends_now().await?, false),
         Some("beginning") => (EndMark::default(), false),
-        Some(id) => match read(id)? {
-            (of, mark) if of == incarnation => (mark, false),
-            _ => (EndMark::default(), true),
-        },
+        Some(id) => {
+            let (of, mark) = read(id)?;
+            // A mark that is ahead of this database is of another one, or of a later state of it.
+            let is_of_here = of == incarnation && mark.commit <= handle.store().ends_now().await?.commit;
+            if is_of_here { (mark, false) } else { (EndMark::default(), true) }
+        }
     };
     let ends = Ends { namespace, workflow, status };
     let told =
@@ -157,12 +159,13 @@ struct Begun {
 
 impl Teller for Told {
     async fn round(&mut self, sink: &mut Sink) -> Result<Round, Stop> {
-        let mut chunk = Chunk::default();
+        // Before the store is asked: whoever is cut off then goes on from here.
         if let Some(is_restored) = self.begins.take() {
             let cursor = id(self.incarnation, &self.cursor);
             let kind = if is_restored { "gap" } else { "open" };
-            chunk.event(kind, Some(&cursor), &Begun { cursor: cursor.clone() });
+            sink.send(Chunk::last(kind, Some(&cursor), &Begun { cursor: cursor.clone() })).await?;
         }
+        let mut chunk = Chunk::default();
         let found = self.handle.store().ends(&self.ends, &self.cursor, PAGE).await?;
         let is_news = !found.rows.is_empty();
         let mut is_marked = true;

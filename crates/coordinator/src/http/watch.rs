@@ -1,7 +1,8 @@
 //! What goes on in one instance, as server-sent events: each entry of its journal once, in order, and its view when that changes.
 //!
 //! The cursor is a run and a position of its journal, `2.17`. Entries are written under the lock of the head, with positions that
-//! have no gaps: so what a listener has read up to a position stays what it is, whichever coordinator it asks next.
+//! have no gaps: so what a listener has read up to a position stays what it is, whichever coordinator it asks next. The id of the
+//! end says that the end was told too, `2.17.end`: a listener that has only read the last entry is still owed it.
 
 use axum::{
     extract::State,
@@ -28,13 +29,16 @@ use crate::Handle;
 /// Bytes of payload that are read of a journal at once; one entry always comes.
 const PAGE_BYTES: usize = 64 << 10;
 
+/// Behind the cursor in the id of the last event of an ended instance.
+const END: &str = ".end";
+
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WatchQuery {
     /// The id of the last event that was read, or `now`; without it the current run is told from its beginning. The header
     /// `Last-Event-ID` goes before it
-    #[param(pattern = r"^(now|[1-9][0-9]{0,8}\.[0-9]{1,18})$")]
+    #[param(pattern = r"^(now|[1-9][0-9]{0,8}\.[0-9]{1,18}(\.end)?)$")]
     after: Option<String>,
 }
 
@@ -65,12 +69,13 @@ pub(super) async fn watch(
     let again = last_event_id(&headers)?;
     let view = handle.store().instance(&name).await?.ok_or_else(|| not_found(&name))?;
     let cursor = match (again, query.after.as_deref()) {
-        (Some(id), _) => read(id, &view)?,
+        (Some(id), _) => read(id.strip_suffix(END).unwrap_or(id), &view)?,
         (None, None) => Cursor { run: view.run, position: Position(0) },
         (None, Some("now")) => Cursor { run: view.run, position: view.position },
-        (None, Some(after)) => read(after, &view)?,
+        (None, Some(after)) => read(after.strip_suffix(END).unwrap_or(after), &view)?,
     };
-    if again.is_some() && view.ended_at.is_some() && cursor == Cursor::of(&view) {
+    let knows_end = again.is_some_and(|id| id.ends_with(END));
+    if knows_end && view.ended_at.is_some() && cursor == Cursor::of(&view) {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     let watch =
@@ -169,7 +174,7 @@ impl Teller for Watch {
         let text = serde_json::to_string(&Instance::from(view)).unwrap_or_default();
         if is_over {
             let mut last = Chunk::default();
-            last.text("end", Some(&end.id()), &text);
+            last.text("end", Some(&format!("{}{END}", end.id())), &text);
             return Ok(Round::Over(last));
         }
         if text == self.shown {

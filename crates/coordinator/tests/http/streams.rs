@@ -44,7 +44,7 @@ async fn each_entry_of_an_instance_comes_once_and_its_end_is_the_last_event() {
     let last = rest.last().unwrap();
     assert_eq!((last.kind.as_str(), &last.data["status"]), ("end", &json!("terminated")));
     assert_eq!(entries(&rest), [pair("1.2", "ended")]);
-    assert_eq!(last.id.as_deref(), Some("1.2"));
+    assert_eq!(last.id.as_deref(), Some("1.2.end"));
 }
 
 #[tokio::test]
@@ -63,8 +63,11 @@ async fn a_listener_goes_on_where_it_was() {
     let now = rig.stream(&format!("{watch}?after=now"), &[]).await.all().await;
     assert_eq!((entries(&now).len(), now.last().unwrap().kind.as_str()), (0, "end"));
     // A browser's listener comes again after the end, until it is told that there is no more.
-    let over = rig.stream(&watch, &[("last-event-id", "1.2")]).await;
+    let over = rig.stream(&watch, &[("last-event-id", "1.2.end")]).await;
     assert!(over.head.contains(" 204 "), "{}", over.head);
+    // One that was cut off between the last entry and the end is still told how it ended.
+    let cut = rig.stream(&watch, &[("last-event-id", "1.2")]).await.all().await;
+    assert_eq!((entries(&cut).len(), cut.last().unwrap().kind.as_str()), (0, "end"));
     // A new run is told after the one that was read.
     rig.post(&format!("{one}/restart"), "").await;
     rig.post(&format!("{one}/terminate"), "").await;

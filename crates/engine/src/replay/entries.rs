@@ -138,7 +138,7 @@ impl Replay {
         let result = match &attempted.outcome {
             Outcome::Succeeded(output) => Ok(output.clone()),
             Outcome::Unknown { asks: true, .. } => {
-                made.input_changed = changed;
+                made.changes(changed, attempted.input);
                 made.state = State::Waiting;
                 return Ok(Fed::Nothing);
             }
@@ -147,7 +147,7 @@ impl Replay {
             }
             Outcome::Failed { failure, retry_at: None } => Err(failure.clone()),
             Outcome::Failed { retry_at: Some(retry_at), .. } => {
-                made.input_changed = changed;
+                made.changes(changed, attempted.input);
                 if attempted.progress.is_some() {
                     made.progress.clone_from(&attempted.progress);
                 }
@@ -334,8 +334,7 @@ impl Replay {
                 && !is_reused(made)
         });
         for made in running.take((lost.slots as usize).saturating_sub(intended)) {
-            let input = made.recorded.filter(|_| made.input_changed);
-            made.losses.push((made.attempt, input));
+            made.losses.push((made.attempt, made.running()));
             made.attempt = made.attempt.next();
         }
     }

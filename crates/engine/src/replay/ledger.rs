@@ -125,7 +125,7 @@ impl Replay {
             return Err(mismatch(entry, &format!("the code calls {} as {}", intended.call, made.asked)));
         };
         let recorded = (intended.input, Some(&intended.build));
-        made.input_changed = is_changed(entry, &intended.call, (input, &build), recorded)?;
+        made.changes(is_changed(entry, &intended.call, (input, &build), recorded)?, intended.input);
         made.pin(intended.attempt, (intended.key, intended.policy), intended.input);
         made.attempt = made.attempt.max(intended.attempt);
         made.intent = Some(intent);
@@ -142,8 +142,7 @@ impl Replay {
             return Err(mismatch(entry, &format!("no attempt of {} was to begin", withdrawn.call)));
         }
         made.intent = None;
-        // Its number is free again, for an attempt that begins after what a person has decided.
-        made.decided_at = made.decided_at.map(|from| from.min(withdrawn.attempt));
+        made.withdraw(withdrawn.attempt);
         made.state = State::Ready;
         self.ready.insert(number);
         Ok(Fed::Nothing)

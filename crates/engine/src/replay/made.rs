@@ -31,17 +31,11 @@ pub(super) struct Made {
     /// Attempts lost with their workers that no entry records yet, each with its input where that is not what the code gives.
     pub(super) losses: Vec<(Attempt, Option<Fingerprint>)>,
     pub(super) pinned: Option<(StepKey, Policy)>,
-    /// The input of the record that pinned them, or of the last after it.
-    pub(super) recorded: Option<Fingerprint>,
     pub(super) first_at: Option<Timestamp>,
     pub(super) progress: Option<Payload>,
     pub(super) input_changed: bool,
-    /// A person has decided about its key (rule P8): attempts before this one were begun before that.
-    pub(super) decided_at: Option<Attempt>,
-    /// The input for which a new key was chosen, until an attempt with it is on record.
-    pub(super) fresh: Option<Fingerprint>,
-    /// The key that was kept for the input that the code gives, perhaps in an earlier run.
-    pub(super) kept: Option<StepKey>,
+    /// What there is to be said of a changed input, and of what people decided then: nearly no call has any of it.
+    pub(super) rare: Option<Box<Rare>>,
     /// See [`Closing::after`]; for a dropped call.
     pub(super) dropped_after: Position,
     /// A cancel ended it before its hook was there.
@@ -50,6 +44,26 @@ pub(super) struct Made {
     pub(super) class: Class,
     /// An attempt that was announced and of which no entry says what came of it.
     pub(super) intent: Option<Box<Intent>>,
+}
+
+/// Of a call whose input has changed, or for which a key was chosen (rule P8).
+#[derive(Debug, Default)]
+pub(super) struct Rare {
+    /// The input of the last record, if it is not what the code gives now.
+    pub(super) recorded: Option<Fingerprint>,
+    /// A person has decided about the key: attempts before this one were begun before that.
+    decided_at: Option<Attempt>,
+    /// The input for which a new key was chosen, until an attempt with it is on record.
+    fresh: Option<Fingerprint>,
+    /// The key that was kept for the input that the code gives, perhaps in an earlier run.
+    kept: Option<StepKey>,
+}
+
+impl Rare {
+    /// Of a call for which an earlier run kept a key.
+    pub(super) fn kept(key: StepKey) -> Self {
+        Self { kept: Some(key), ..Self::default() }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,18 +154,20 @@ impl Made {
         if self.begins_anew(attempt) {
             return none;
         }
-        let progress = self.progress.clone();
-        Start { pinned: self.pinned, kept: self.kept, first_at: self.first_at, progress, ..none }
+        let kept = self.rare.as_ref().and_then(|rare| rare.kept);
+        Start { pinned: self.pinned, kept, first_at: self.first_at, progress: self.progress.clone(), ..none }
     }
 
     /// Whether this attempt is under a new key that a person chose, and the first: nothing is pinned for it.
     fn begins_anew(&self, attempt: Attempt) -> bool {
-        self.fresh.is_some_and(|input| self.asked == Asked::Step(input)) && !self.is_before_decision(attempt)
+        let fresh = self.rare.as_ref().and_then(|rare| rare.fresh);
+        fresh.is_some_and(|input| self.asked == Asked::Step(input)) && !self.is_before_decision(attempt)
     }
 
     /// Whether this attempt was begun before a person decided about the key: it bears the key, and had the input, of then.
     pub(super) fn is_before_decision(&self, attempt: Attempt) -> bool {
-        self.decided_at.is_some_and(|from| attempt < from)
+        let from = self.rare.as_ref().and_then(|rare| rare.decided_at);
+        from.is_some_and(|from| attempt < from)
     }
 
     /// An attempt is on record, begun or announced: the first pins key and policy (rule P8). After a person has decided about the
@@ -160,15 +176,36 @@ impl Made {
         if self.is_before_decision(attempt) {
             return;
         }
-        self.recorded = Some(input);
-        let is_anew = self.fresh.take_if(|fresh| *fresh == input).is_some();
-        let is_other = self.decided_at.is_some() && self.pinned.is_some_and(|(key, _)| key != pinned.0);
-        if is_anew || is_other {
-            self.pinned = Some(pinned);
-            self.first_at = None;
-            self.progress = None;
+        if let Some(rare) = &mut self.rare {
+            let is_anew = rare.fresh.take_if(|fresh| *fresh == input).is_some();
+            let is_other = rare.decided_at.is_some() && self.pinned.is_some_and(|(key, _)| key != pinned.0);
+            if is_anew || is_other {
+                self.pinned = Some(pinned);
+                self.first_at = None;
+                self.progress = None;
+            }
         }
         self.pinned.get_or_insert(pinned);
+    }
+
+    /// The code gives it another input than the last record has, or no longer.
+    pub(super) fn changes(&mut self, changed: bool, recorded: Fingerprint) {
+        self.input_changed = changed;
+        if changed {
+            self.rare.get_or_insert_default().recorded = Some(recorded);
+        }
+    }
+
+    /// The input of an attempt that is under way now, if it is not what the code gives.
+    pub(super) fn running(&self) -> Option<Fingerprint> {
+        self.rare.as_ref().filter(|_| self.input_changed)?.recorded
+    }
+
+    /// The number of an attempt that never began is free again, for one that begins after what a person has decided.
+    pub(super) fn withdraw(&mut self, attempt: Attempt) {
+        if let Some(rare) = &mut self.rare {
+            rare.decided_at = rare.decided_at.map(|from| from.min(attempt));
+        }
     }
 
     /// What a person is asked if its input has changed.
@@ -180,19 +217,20 @@ impl Made {
     /// A person has decided under which key it goes on with this input. Code that gives another one has not been asked about.
     pub(super) fn rekeyed(&mut self, rekeyed: &Rekeyed) {
         let next = self.intent.as_ref().map_or(self.attempt, |intent| intent.attempt().next());
-        self.decided_at = Some(next);
         let is_asked = self.asked == Asked::Step(rekeyed.input);
+        let rare = self.rare.get_or_insert_default();
+        rare.decided_at = Some(next);
         if is_asked {
             self.input_changed = false;
-            self.kept = rekeyed.kept;
+            rare.kept = rekeyed.kept;
         }
         match rekeyed.kept {
             Some(key) if is_asked => {
-                self.fresh = None;
+                rare.fresh = None;
                 self.pinned = self.pinned.map(|(_, policy)| (key, policy));
             }
             Some(_) => {}
-            None => self.fresh = Some(rekeyed.input),
+            None => rare.fresh = Some(rekeyed.input),
         }
     }
 

@@ -21,6 +21,9 @@ use crate::{
     hosted::{Hosted, Out},
 };
 
+/// So many heartbeats may say that a lease is not held whose suspend is unanswered.
+const DENIED_MAX: u32 = 3;
+
 impl Work {
     /// A run task is only a hint: the claim asks whether it still holds. It is settled when the claim is handed over.
     pub(super) fn task(&mut self, task: RunTask, settle: Settle, room: OwnedSemaphorePermit, now: Now) {
@@ -77,7 +80,8 @@ impl Work {
                     }
                     None => Hosted::new(env, grant),
                 };
-                self.held.insert(instance, Slot { hosted, _room: room, touched: false, timer: None });
+                self.held
+                    .insert(instance, Slot { hosted, _room: room, touched: false, timer: None, denied: 0 });
                 self.touch(instance);
             }
             _ => {
@@ -101,12 +105,16 @@ impl Work {
 
     /// What a heartbeat says is held, the store says is not. Of a lease with an unanswered suspend that is to be expected, as the
     /// heartbeat was compared after the suspend was taken: whether it was, its own answer says, and the body is kept (rule W27).
-    /// Meanwhile nothing runs here.
+    /// Meanwhile nothing runs here. Where no answer comes for some heartbeats, there is none.
     pub(super) fn not_ours(&mut self, instance: InstanceUid, epoch: Epoch, now: Now) {
-        let held = self.held.get(&instance).filter(|slot| slot.hosted.epoch() == epoch);
-        if held.is_none_or(|slot| !slot.hosted.is_suspending()) {
-            self.fence(instance, epoch, now);
+        if let Some(slot) = self.held.get_mut(&instance).filter(|slot| slot.hosted.epoch() == epoch)
+            && slot.hosted.is_suspending()
+            && slot.denied < DENIED_MAX
+        {
+            slot.denied += 1;
+            return;
         }
+        self.fence(instance, epoch, now);
     }
 
     /// Every lease of the instance up to this epoch is over.
