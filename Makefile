@@ -61,6 +61,7 @@ bench: services-up ## Measure throughput and latency
 test: services-up python-env ## Run all tests, with PostgreSQL and RabbitMQ
 	cargo test --doc $(LOCKED) --workspace
 	eval "$$($(SERVICES) env)"; \
+	cargo build $(LOCKED) --workspace --bins; \
 	if cargo nextest --version >/dev/null 2>&1; then \
 	  cargo nextest run $(LOCKED) --workspace; \
 	else \
