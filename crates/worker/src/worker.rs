@@ -113,6 +113,8 @@ impl Worker {
         };
         let stopper = Stopper { inputs, stopping };
         let ending = tokio::select! {
+            // The simulator repeats a run: nothing is drawn.
+            biased;
             ending = &mut link => ending,
             () = stop => {
                 stopper.stop();
