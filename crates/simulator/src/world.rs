@@ -233,7 +233,7 @@ impl World {
             Turn::GoesOn => {}
             Turn::Died => self.bury(index),
             Turn::Ended(reason) => {
-                process.life.note(format_args!("ends: {reason}"));
+                process.life.end(format_args!("by itself: {reason}"));
                 self.bury(index);
             }
             Turn::Panicked(what) => {

@@ -23,7 +23,7 @@ pub use ends::End;
 pub use probe::{Gate, Log};
 pub use proxy::Way;
 pub use stub::Stub;
-pub use world::{Kind, Setup, World};
+pub use world::{Kind, Setup, World, name};
 
 use std::time::Duration;
 

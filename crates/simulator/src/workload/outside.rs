@@ -2,10 +2,13 @@
 
 use std::{
     collections::HashMap,
+    future::poll_fn,
+    pin::pin,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
+    task::Poll,
     time::Duration,
 };
 
@@ -29,6 +32,7 @@ use super::{
 };
 use crate::{
     check::{Seen, Watchers},
+    life::Life,
     seed::{Draws, SharedDraws},
     trace::Trace,
 };
@@ -38,21 +42,38 @@ const REPLIES: &str = "producers.replies";
 /// How long a producer waits for an answer before it sends again.
 const PATIENCE: Duration = Duration::from_secs(3);
 
+/// A coordinator that can be asked.
+#[derive(Clone, Debug)]
+pub(crate) struct Desk {
+    pub(crate) handle: Handle,
+    pub(crate) life: Arc<Life>,
+}
+
+impl Desk {
+    /// The answer, if it comes in time. A process that has died gives none, not even that it is gone: what its tasks let go of when
+    /// they are cleared away they let go of in an order that tokio chooses, by what else ran in this program.
+    pub(crate) async fn answers<T>(&self, asking: impl Future<Output = T>) -> Option<T> {
+        let mut asking = pin!(asking);
+        let heard = poll_fn(|cx| if self.life.is_over() { Poll::Pending } else { asking.as_mut().poll(cx) });
+        patient(heard).await
+    }
+}
+
 /// The coordinators that run, by their number.
 #[derive(Clone, Debug)]
-pub(crate) struct Desks(Arc<Mutex<Vec<Option<Handle>>>>);
+pub(crate) struct Desks(Arc<Mutex<Vec<Option<Desk>>>>);
 
 impl Desks {
     pub(crate) fn new(count: usize) -> Self {
         Self(Arc::new(Mutex::new(vec![None; count])))
     }
 
-    pub(crate) fn set(&self, number: usize, handle: Option<Handle>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)[number] = handle;
+    pub(crate) fn set(&self, number: usize, desk: Option<Desk>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)[number] = desk;
     }
 
     /// One that runs, if any does.
-    pub(crate) fn any(&self, draws: &SharedDraws) -> Option<Handle> {
+    pub(crate) fn any(&self, draws: &SharedDraws) -> Option<Desk> {
         let desks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let open: Vec<_> = desks.iter().flatten().collect();
         if open.is_empty() { None } else { Some(draws.draw(|draws| (*draws.pick(&open)).clone())) }
@@ -225,7 +246,8 @@ impl Outside {
                 message_id: planned.id.clone(),
             }),
         };
-        patient(self.desks.any(&self.draws)?.start(request)).await?.ok()
+        let desk = self.desks.any(&self.draws)?;
+        desk.answers(desk.handle.start(request)).await?.ok()
     }
 
     async fn publishes(&self, planned: &Planned) -> Option<StartReply> {
@@ -275,7 +297,8 @@ impl Outside {
             id: EventId { app_id: String::new(), id: format!("{kind}-{number}") },
             payload: Payload::encode(&number).ok()?,
         };
-        patient(self.desks.any(&self.draws)?.send_event(name(id), event)).await?.ok()
+        let desk = self.desks.any(&self.draws)?;
+        desk.answers(desk.handle.send_event(name(id), event)).await?.ok()
     }
 
     /// Resumes whoever has a token, or nobody.
@@ -292,7 +315,11 @@ impl Outside {
                     payload: Payload::from_trusted(number.to_string()),
                 };
                 match self.desks.any(&self.draws) {
-                    Some(desk) if matches!(patient(desk.resume_hook(request)).await, Some(Ok(_))) => break,
+                    Some(desk)
+                        if matches!(desk.answers(desk.handle.resume_hook(request)).await, Some(Ok(_))) =>
+                    {
+                        break;
+                    }
                     Some(_) | None => sleep(self.pause(1_000)).await,
                 }
             }
@@ -314,7 +341,9 @@ impl Outside {
             };
             for _ in 0..5 {
                 match self.desks.any(&self.draws) {
-                    Some(desk) if matches!(patient(desk.webhook(&call)).await, Some(Ok(_))) => break,
+                    Some(desk) if matches!(desk.answers(desk.handle.webhook(&call)).await, Some(Ok(_))) => {
+                        break;
+                    }
                     Some(_) | None => sleep(self.pause(1_000)).await,
                 }
             }
@@ -326,8 +355,8 @@ impl Outside {
     }
 }
 
-/// The answer, if it comes in time: a coordinator that has died gives none.
-pub(super) async fn patient<T>(asking: impl Future<Output = T>) -> Option<T> {
+/// The answer, if it comes in time.
+async fn patient<T>(asking: impl Future<Output = T>) -> Option<T> {
     tokio::time::timeout(PATIENCE, asking).await.ok()
 }
 

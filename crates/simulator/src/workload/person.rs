@@ -16,12 +16,7 @@ use everstep_protocol::{
 use everstep_store::{AskedView, AttentionFilter, AttentionView, Filter, Range};
 use tokio::time::sleep;
 
-use super::{
-    build,
-    effects::Books,
-    name,
-    outside::{Outside, patient},
-};
+use super::{build, effects::Books, name, outside::Outside};
 use crate::faults::Faults;
 
 /// How often the list of questions is looked at.
@@ -49,8 +44,7 @@ impl Person {
             sleep(LOOKS_EVERY).await;
             number += 1;
             let Some(desk) = self.outside.desks.any(&self.outside.draws) else { continue };
-            // A desk whose coordinator has died gives no answer.
-            patient(self.looks(&desk, number)).await;
+            desk.answers(self.looks(&desk.handle, number)).await;
         }
     }
 

@@ -24,7 +24,7 @@ use crate::{
         BUILDS, POOL, build,
         effects::Services,
         interpret, name,
-        outside::{Desks, Outside},
+        outside::{Desk, Desks, Outside},
         person::Person,
     },
 };
@@ -79,6 +79,7 @@ impl World {
             self.ids.clone(),
             self.desks.clone(),
             number,
+            life.clone(),
         )
         .boxed()
     }
@@ -146,6 +147,7 @@ async fn coordinate(
     ids: Arc<Ids>,
     desks: Desks,
     number: usize,
+    life: Arc<Life>,
 ) -> Result<(), String> {
     let coordinator = loop {
         let made =
@@ -156,6 +158,6 @@ async fn coordinate(
             Err(error) => return Err(error.to_string()),
         }
     };
-    desks.set(number, Some(coordinator.handle()));
+    desks.set(number, Some(Desk { handle: coordinator.handle(), life }));
     coordinator.run(std::future::pending()).await.map_err(|error| error.to_string())
 }

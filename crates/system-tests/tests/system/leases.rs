@@ -3,17 +3,18 @@
 use std::time::{Duration, Instant};
 
 use everstep::{Error, Registry, Retry, Step, Workflow, embedded::Embedded};
+use everstep_broker::Outgoing;
 use everstep_protocol::{
     Attempt, Call, CallKind, CallName, CoordinatorId, Epoch, Fingerprint, Millis, Payload, Position, StepKey,
     journal::{Fact, Outcome},
     message::{
-        AttemptEnd, AttemptOutcome, CoordinatorItem, FenceReason, Grant, Held, Report, Taken, Then,
+        AttemptEnd, AttemptOutcome, CoordinatorItem, FenceReason, Grant, Held, Report, RunTask, Taken, Then,
         WorkerItem,
     },
-    topology,
+    topology, wire,
 };
 use everstep_store::StatusWord;
-use everstep_system_tests::{DEADLINE, Gate, Log, Way, World, on_both, within};
+use everstep_system_tests::{DEADLINE, Gate, Log, Way, World, name, on_both, within};
 
 /// One step that logs the worker it runs in, and waits at the gate.
 fn work(log: &Log, gate: &Gate, place: &'static str) -> Registry {
@@ -599,8 +600,14 @@ async fn w07_a_claim_that_was_lost_is_sent_again() {
     world.worker_way(worker, Way::Frozen);
     world.begin("work", "one", &()).await;
     let uid = world.view("work", "one").await.expect("it exists").uid;
-    world.until("work", "one", "offered", |view| view.status == StatusWord::Queued).await;
+    world.until("work", "one", "committed", |view| view.status == StatusWord::Queued).await;
+    let incarnation = world.store().incarnation().await.expect("the store answers");
     world.crash_coordinator(0).await;
+    // It may have died between its commit and its task: the worker is told here that there is work.
+    let task = wire::encode(&RunTask { incarnation, instance: uid });
+    let name = name("work", "one");
+    let run_queue = topology::run_queue(&name.namespace, &name.workflow);
+    world.broker().send(vec![Outgoing::to_queue(run_queue, task)]).await.expect("the broker takes it");
     world.worker_way(worker, Way::Open);
     let queue = topology::report_queue(topology::report_index(uid, 4));
     world
