@@ -19,7 +19,7 @@ use everstep_engine::{
     place::Room,
     replay::{Asked, Fed, Next, Replay},
     report::{Reporter, entries},
-    rows::{Lease, Rows},
+    rows::{IdMap, Lease, Rows},
     start::{NameKey, Start},
 };
 use everstep_protocol::{
@@ -217,7 +217,7 @@ impl Work {
 /// What the decisions need to find again. No more than a map: its cost is not the engine's.
 #[derive(Default)]
 struct Store {
-    heads: HashMap<InstanceUid, Head>,
+    heads: IdMap<InstanceUid, Head>,
     rows: Rows,
     journals: HashMap<InstanceUid, Vec<Entry>>,
 }

@@ -30,7 +30,7 @@ use crate::{
     head::Head,
     input::{Input, What},
     place::{Place, Room},
-    rows::{Control, Rows, Subject},
+    rows::{Control, IdMap, Rows, Subject},
     start::{Decided, Existing, MessageKey, NameKey, Start, admit},
 };
 
@@ -40,7 +40,7 @@ pub struct Loaded {
     /// The database's clock (rule W18).
     pub now: Timestamp,
     /// The heads that were locked.
-    pub heads: HashMap<InstanceUid, Head>,
+    pub heads: IdMap<InstanceUid, Head>,
     /// Heads that exist but are locked elsewhere (rule W19).
     pub elsewhere: HashSet<InstanceUid>,
     /// Side rows.

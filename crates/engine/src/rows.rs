@@ -215,19 +215,22 @@ pub struct Cancel {
     pub rollback: bool,
 }
 
+/// A map by ids that this system draws itself: nobody outside can choose keys that collide, so a quick hash serves.
+pub type IdMap<K, V> = rustc_hash::FxHashMap<K, V>;
+
 /// Side rows by key: loaded, and changed by the batch so far. A key that was asked for and is not here has no row.
 #[derive(Clone, Debug, Default)]
 pub struct Rows {
     /// Leases.
-    pub leases: HashMap<(InstanceUid, Subject), Lease>,
+    pub leases: IdMap<(InstanceUid, Subject), Lease>,
     /// Ready rows, with since when they are there.
-    pub ready: HashMap<(InstanceUid, Subject), Timestamp>,
+    pub ready: IdMap<(InstanceUid, Subject), Timestamp>,
     /// Waits.
-    pub waits: HashMap<(InstanceUid, CallHash), WaitRow>,
+    pub waits: IdMap<(InstanceUid, CallHash), WaitRow>,
     /// Remote steps.
-    pub remotes: HashMap<(InstanceUid, CallHash), RemoteRow>,
+    pub remotes: IdMap<(InstanceUid, CallHash), RemoteRow>,
     /// Open questions of parked instances.
-    pub parked: HashMap<InstanceUid, Parked>,
+    pub parked: IdMap<InstanceUid, Parked>,
     /// First answers of control operations, by operation id (rule W4).
     pub operations: HashMap<(InstanceUid, String), crate::effect::Answer>,
     /// Events, by the number within their instance.
@@ -235,21 +238,21 @@ pub struct Rows {
     /// What is known of events by their ids.
     pub event_ids: HashMap<(InstanceUid, EventId), KnownEvent>,
     /// Pauses and cancels in force: loaded with the heads.
-    pub controls: HashMap<InstanceUid, Control>,
+    pub controls: IdMap<InstanceUid, Control>,
     /// The first entry of the current run, which holds the input.
-    pub firsts: HashMap<InstanceUid, everstep_protocol::journal::Entry>,
+    pub firsts: IdMap<InstanceUid, everstep_protocol::journal::Entry>,
     /// Of the instances whose first entry was asked for, what people decided about keys in the current run (rule P8), in order.
-    pub keys: HashMap<InstanceUid, Vec<everstep_protocol::journal::Entry>>,
+    pub keys: IdMap<InstanceUid, Vec<everstep_protocol::journal::Entry>>,
     /// Of the instances whose first entry was asked for, those that have attributes.
     pub attributed: std::collections::HashSet<InstanceUid>,
     /// When ended instances are to be deleted.
-    pub expiries: HashMap<InstanceUid, Timestamp>,
+    pub expiries: IdMap<InstanceUid, Timestamp>,
     /// Letters that nobody has taken yet, by their numbers.
     pub letters: std::collections::HashSet<u64>,
     /// Parents of instances that were started by another one.
-    pub parents: HashMap<InstanceUid, crate::letter::ParentRow>,
+    pub parents: IdMap<InstanceUid, crate::letter::ParentRow>,
     /// The last entry of the current run of ended instances, which says how they ended.
-    pub lasts: HashMap<InstanceUid, everstep_protocol::journal::Entry>,
+    pub lasts: IdMap<InstanceUid, everstep_protocol::journal::Entry>,
     /// Tokens that somebody owns.
     pub hooks: HashMap<TokenKey, HookRow>,
     /// Tokens that are free, though a row is left of this owner, which was deleted: whoever claims one replaces it.

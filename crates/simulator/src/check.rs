@@ -26,12 +26,12 @@ mod tests;
 mod writer;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use everstep_engine::{Writes, batch::Loaded, head::Head, start::NameKey};
+use everstep_engine::{Writes, batch::Loaded, head::Head, rows::IdMap, start::NameKey};
 use everstep_protocol::{
     BuildName, Call, InstanceId, InstanceUid, Run, SessionId, StepKey, WorkflowName,
     journal::{Entry, Fact},
@@ -45,7 +45,7 @@ use crate::workload::effects::Counted;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Commit {
     /// The heads that it found.
-    pub(crate) heads: HashMap<InstanceUid, Head>,
+    pub(crate) heads: IdMap<InstanceUid, Head>,
     pub(crate) writes: Writes,
 }
 
