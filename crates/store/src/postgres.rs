@@ -51,7 +51,7 @@ pub use self::migrate::{Applied, migrate};
 #[doc(hidden)]
 pub use self::statements::{Statement, hot_statements};
 #[doc(hidden)]
-pub use self::views::{attribute_list, ended_lists, ends_list, open_list};
+pub use self::views::{attribute_list, ended_lists, ends_list, open_list, prefix_list};
 use self::{fault::Fault, trip::Trip};
 use crate::{Decide, Error, ErrorKind, Instances, Range, StepOver};
 

@@ -314,9 +314,29 @@ pub struct Filter {
     pub ends: bool,
     /// Only what has all these attributes, with these values.
     pub attributes: Vec<Attribute>,
+    /// Only what has an id that begins so. A page may be shorter than was asked for, or empty, though another follows.
+    pub id_prefix: Option<String>,
+}
+
+/// So many instances are taken from the index of ids; where more begin with a prefix, lists are in the order of creation anyway, and
+/// enough of what they find fits.
+pub(crate) const PREFIXED_MAX: usize = 50_000;
+
+/// Behind every id that begins with the prefix: ids have no character as high as this.
+pub(crate) fn behind(prefix: &str) -> String {
+    format!("{prefix}~")
 }
 
 impl Filter {
+    /// Whether an instance of the namespace and of the workflow fits the rest.
+    pub(crate) fn fits(&self, view: &InstanceView) -> bool {
+        let has = |wanted: &Attribute| view.attributes.contains(wanted);
+        self.status.is_none_or(|status| status == view.status)
+            && !(self.open && view.status.is_ended())
+            && self.attributes.iter().all(has)
+            && self.id_prefix.as_ref().is_none_or(|prefix| view.id.as_str().starts_with(prefix.as_str()))
+    }
+
     /// Whether nothing can fit: what is open has no final status.
     pub(crate) fn contradicts_itself(&self) -> bool {
         self.open && self.status.is_some_and(StatusWord::is_ended)
@@ -334,6 +354,8 @@ pub struct Page {
     pub rows: Vec<InstanceView>,
     /// Where the next page begins, if there is one.
     pub next: Option<Cursor>,
+    /// How many instances were looked at for it.
+    pub looked_at: usize,
 }
 
 /// Which ends to tell.

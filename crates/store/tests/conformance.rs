@@ -190,6 +190,7 @@ suites! {
         ends_are_told_once_in_the_order_of_their_commits,
         p28_every_status_is_shown,
         lists_filter_by_status_and_workflow,
+        lists_filter_by_the_beginning_of_the_id,
         p40_what_is_open_is_listed_and_nothing_else,
         p40_what_is_open_and_of_a_status_is_both,
         p33_lists_say_how_each_has_ended_if_asked,

@@ -9,7 +9,7 @@ use everstep_store::{
     StatusWord,
     postgres::{
         PostgresSettings, attention_list, attribute_list, ended_lists, ends_list, hot_statements,
-        ledger_searches, migrate, open_list,
+        ledger_searches, migrate, open_list, prefix_list,
     },
 };
 use tokio_postgres::{Client, NoTls};
@@ -152,6 +152,29 @@ async fn p40_the_list_of_what_is_open_reads_no_whole_table() {
         "{}",
         plan.join("\n")
     );
+}
+
+/// Each workflow is one range of the index of ids.
+#[tokio::test]
+async fn the_list_by_the_beginning_of_ids_reads_no_whole_table() {
+    let (_database, client) = migrated().await;
+    client.batch_execute(FILL).await.expect("it fills");
+    client.batch_execute("VACUUM ANALYZE").await.expect("it vacuums");
+    client.batch_execute(&format!("PREPARE list AS {}", prefix_list())).await.expect("it is prepared");
+    for workflow in ["", "orders"] {
+        let explain = format!(
+            "EXPLAIN (ANALYZE, COSTS OFF) EXECUTE list('shop', '{workflow}', 'o-1999', 'o-1999~', 50001)"
+        );
+        let plan = client.query(&explain, &[]).await.expect("it is planned");
+        let plan: Vec<String> = plan.iter().map(|row| row.get(0)).collect();
+        let all = plan.join("\n");
+        assert!(!all.contains("Seq Scan"), "{all}");
+        assert!(all.contains("id >= ") && all.contains("id < "), "{all}");
+        // o-1999 and o-19990 to o-19999.
+        assert!(plan[0].contains("rows=11 "), "{all}");
+        assert!(plan.iter().all(|line| !line.contains("Rows Removed") || line.ends_with(": 0")), "{all}");
+        assert!(unnamed(prefix_list(), &plan).is_empty(), "{all}");
+    }
 }
 
 /// Whoever listens to ends asks twice a second: what is new is found however many have ended before.

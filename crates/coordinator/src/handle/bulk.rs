@@ -98,6 +98,7 @@ impl Handle {
             open,
             ends: bulk.which.error.is_some(),
             attributes: bulk.which.attributes.clone(),
+            id_prefix: None,
         };
         Ok(self.shared.store.instances(&filter, cursor.as_ref(), PAGE).await?)
     }

@@ -1,9 +1,9 @@
-//! Lists of instances by conditions. The store finds by namespace, workflow, status and attributes; the other conditions are looked
-//! for in what it finds, a bounded number of instances for each page.
+//! Lists of instances by conditions. The store finds by namespace, workflow, status, attributes and the beginning of the id; the
+//! other conditions are looked for in what it finds, a bounded number of instances for each page.
 
 use everstep_engine::bulk::{Statuses, Which};
 use everstep_protocol::{InstanceUid, Millis, Namespace, Timestamp};
-use everstep_store::{Cursor, Filter, InstanceView, Page};
+use everstep_store::{Cursor, Filter, Page};
 use uuid::Uuid;
 
 use super::{Handle, bulk::fits};
@@ -43,6 +43,7 @@ impl Wanted {
             open,
             ends: self.which.error.is_some(),
             attributes: self.which.attributes.clone(),
+            id_prefix: self.id_prefix.clone(),
         }
     }
 
@@ -51,11 +52,6 @@ impl Wanted {
         let Which { created_from, created_before, ended_from, ended_before, error, .. } = &self.which;
         let times = [created_from, created_before, ended_from, ended_before];
         self.id_prefix.is_none() && error.is_none() && times.iter().all(|time| time.is_none())
-    }
-
-    fn fits(&self, view: &InstanceView) -> bool {
-        let begins = |prefix: &String| view.id.as_str().starts_with(prefix.as_str());
-        self.id_prefix.as_ref().is_none_or(begins) && fits(&self.which, view)
     }
 
     /// Where the search begins: ids are ordered by the time at which they were made, which is about when the instance was created.
@@ -91,12 +87,12 @@ impl Handle {
         let mut looked_at = 0;
         loop {
             let page = self.shared.store.instances(&filter, cursor.as_ref(), READ).await?;
-            looked_at += page.rows.len().max(1);
+            looked_at += page.looked_at;
             for view in page.rows {
                 if wanted.is_past(view.uid) {
                     return Ok(Page { next: None, ..found });
                 }
-                if !wanted.fits(&view) {
+                if !fits(&wanted.which, &view) {
                     continue;
                 }
                 if found.rows.len() == limit as usize {

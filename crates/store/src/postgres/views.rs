@@ -1,5 +1,6 @@
 //! What API and CLI show. Lists are read in two statements of one snapshot: which instances, then what they are.
 
+mod by_id;
 mod row;
 
 use std::collections::HashMap;
@@ -226,24 +227,18 @@ async fn page(client: &Object, filter: &Filter, cursor: Option<&Cursor>, limit: 
     let before = cursor.map_or(Uuid::max(), |cursor| cursor.0.0);
     client.batch_execute(BEGIN).await?;
     // One more than asked for shows whether there is a next page.
-    let workflow = filter.workflow.as_ref().map_or("", |workflow| workflow.as_str());
-    let limited = i64::from(limit) + 1;
-    let found = if filter.attributes.is_empty() {
-        let params = params![filter.namespace.as_str(), before, limited, workflow];
-        let statement = if by_open(filter) { OPEN } else { list(filter) };
-        rows_of(client, statement, params).await?
-    } else {
-        let names: Vec<&str> = filter.attributes.iter().map(|attribute| attribute.name.as_str()).collect();
-        let values: Vec<&str> = filter.attributes.iter().map(json_of).collect();
-        let (name, value) = (names[0], values[0]);
-        let params =
-            params![filter.namespace.as_str(), before, limited, workflow, name, value, names, values];
-        rows_of(client, with_attributes(filter), params).await?
+    let limited = limit as usize + 1;
+    let prefixed = match &filter.id_prefix {
+        Some(prefix) => by_id::newest(client, filter, prefix, before, limited).await?,
+        None => None,
     };
-    let mut found: Vec<(Uuid, bool)> =
-        found.iter().map(|row| listed(row, filter)).collect::<Result<_, _>>()?;
+    let mut found = match prefixed {
+        Some(ids) => ids.into_iter().map(|id| (id, true)).collect(),
+        None => by_age(client, filter, before, limited).await?,
+    };
     let more = found.len() > limit as usize;
     found.truncate(limit as usize);
+    let looked_at = found.len();
     let next = found.last().filter(|_| more).map(|(id, _)| Cursor(InstanceUid(*id)));
     let ids: Vec<Uuid> = found.into_iter().filter(|(_, fits)| *fits).map(|(id, _)| id).collect();
     let mut rows = views(&rows_of(client, VIEW, params![ids, 1_i64, filter.ends]).await?)?;
@@ -251,7 +246,33 @@ async fn page(client: &Object, filter: &Filter, cursor: Option<&Cursor>, limit: 
         view.holder = None;
     }
     show_attributes(client, &mut rows).await?;
-    Ok(Page { rows, next })
+    if filter.id_prefix.is_some() {
+        rows.retain(|view| filter.fits(view));
+    }
+    Ok(Page { rows, next, looked_at })
+}
+
+/// The newest instances below an id, with whether each fits.
+async fn by_age(
+    client: &Object,
+    filter: &Filter,
+    before: Uuid,
+    limited: usize,
+) -> Result<Vec<(Uuid, bool)>, Fault> {
+    let workflow = filter.workflow.as_ref().map_or("", |workflow| workflow.as_str());
+    let found = if filter.attributes.is_empty() {
+        let params = params![filter.namespace.as_str(), before, limited as i64, workflow];
+        let statement = if by_open(filter) { OPEN } else { list(filter) };
+        rows_of(client, statement, params).await?
+    } else {
+        let names: Vec<&str> = filter.attributes.iter().map(|attribute| attribute.name.as_str()).collect();
+        let values: Vec<&str> = filter.attributes.iter().map(json_of).collect();
+        let (name, value) = (names[0], values[0]);
+        let params =
+            params![filter.namespace.as_str(), before, limited as i64, workflow, name, value, names, values];
+        rows_of(client, with_attributes(filter), params).await?
+    };
+    found.iter().map(|row| listed(row, filter)).collect()
 }
 
 /// Before everything that the oldest transaction under way, or a newer one, writes.
@@ -523,6 +544,13 @@ fn list(filter: &Filter) -> &'static str {
 #[must_use]
 pub const fn ends_list() -> &'static str {
     ENDS
+}
+
+/// What begins with a prefix.
+#[doc(hidden)]
+#[must_use]
+pub const fn prefix_list() -> &'static str {
+    by_id::BEGUN
 }
 
 /// The list of what is open.

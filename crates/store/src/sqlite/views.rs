@@ -14,6 +14,7 @@ use everstep_protocol::{
     journal::{Compensated, End, Fact, Parked},
 };
 use rusqlite::{Connection, ToSql, params};
+use uuid::Uuid;
 
 use super::{
     SqliteStore, attention, column, events, fault, hooks, journal, ledger, letters, load, sessions,
@@ -23,9 +24,11 @@ use crate::{
     AttentionCount, AttentionFilter, AttentionMark, AttentionView, Cursor, EndMark, EndPage, Ends, Error,
     Filter, HookView, InstanceView, LedgerCall, LedgerSearch, OPEN_COUNTED, OpenCount, Page, RejectedView,
     Replied, Session, StatusWord, UnreadView, Views, WaitView,
+    view::{PREFIXED_MAX, behind},
 };
 
 const OPEN_COUNTS: &str = include_str!("open_counts.sql");
+const BEGUN: &str = include_str!("begun.sql");
 const ENDS: &str = "SELECT uid, number FROM ended
     WHERE number > ?2 AND number <= ?3 AND namespace = ?1 AND (?4 IS NULL OR workflow = ?4) AND (?5 = 0 OR status = ?5)
     ORDER BY number LIMIT ?6";
@@ -363,20 +366,55 @@ fn serves(live: &[Session], head: &Head) -> bool {
 }
 
 fn page(connection: &Connection, filter: &Filter, cursor: Option<Cursor>, limit: u32) -> fault::Result<Page> {
-    let mut uids = listed(connection, filter, cursor, u64::from(limit) + 1)?;
+    let limited = limit as usize + 1;
+    let prefixed = match &filter.id_prefix {
+        Some(prefix) => begun(connection, filter, prefix, cursor, limited)?,
+        None => None,
+    };
+    let mut uids = match prefixed {
+        Some(uids) => uids,
+        None => listed(connection, filter, cursor, limited as u64)?,
+    };
     let more = uids.len() > limit as usize;
     uids.truncate(limit as usize);
-    let next = uids.last().filter(|_| more).copied().map(Cursor);
+    let (next, looked_at) = (uids.last().filter(|_| more).copied().map(Cursor), uids.len());
     let live = sessions::live(connection)?;
     let mut rows = Vec::with_capacity(uids.len());
     for uid in uids {
         let mut view = InstanceView { holder: None, ..view(connection, uid, 1, &live)? };
+        if filter.id_prefix.is_some() && !filter.fits(&view) {
+            continue;
+        }
         if filter.ends && view.ended_at.is_some() {
             view.end = end(connection, &view)?;
         }
         rows.push(view);
     }
-    Ok(Page { rows, next })
+    Ok(Page { rows, next, looked_at })
+}
+
+/// Those whose ids begin with the prefix, newest first, so many at most; none if more begin so than can be put in order.
+fn begun(
+    connection: &Connection,
+    filter: &Filter,
+    prefix: &str,
+    cursor: Option<Cursor>,
+    limited: usize,
+) -> fault::Result<Option<Vec<InstanceUid>>> {
+    let workflow = filter.workflow.as_ref().map_or("", WorkflowName::as_str);
+    let most = PREFIXED_MAX as i64 + 1;
+    let values = params![filter.namespace.as_str(), workflow, prefix, behind(prefix), most];
+    let mut statement = connection.prepare_cached(BEGUN)?;
+    let mut uids = statement
+        .query_map(values, |row| row.get(0).map(Uuid::from_bytes).map(InstanceUid))?
+        .collect::<Result<Vec<_>, _>>()?;
+    if uids.len() > PREFIXED_MAX {
+        return Ok(None);
+    }
+    uids.retain(|uid| cursor.is_none_or(|cursor| *uid < cursor.0));
+    uids.sort_unstable_by(|one, other| other.cmp(one));
+    uids.truncate(limited);
+    Ok(Some(uids))
 }
 
 /// The ids of a page, newest first. What is open, what has ended and what failed is found by an index of its own.

@@ -139,6 +139,48 @@ async fn walk(store: &Arc<dyn Store>, filter: &Filter) -> Vec<InstanceView> {
     }
 }
 
+/// With the other conditions, over workflows and pages, and nothing that merely sorts nearby.
+pub(crate) async fn lists_filter_by_the_beginning_of_the_id(store: Arc<dyn Store>) {
+    let scene = Scene::new(Arc::clone(&store));
+    let made = every_status(&scene, SessionId::generate()).await;
+    let named = [
+        ("refunds", "r-1"),
+        ("orders", "r-2"),
+        ("abc", "r-3"),
+        ("orders", "r"),
+        ("orders", "r.4"),
+        ("orders", "R-5"),
+    ];
+    for (workflow, id) in named {
+        scene.run(vec![Input::Start(Box::new(start(workflow, id, "1")))]).await;
+    }
+    mark(&store, scene.start("r-6").await, &["region=eu"]).await;
+    let of = |prefix: &str| Filter {
+        namespace: namespace(),
+        id_prefix: Some(prefix.to_owned()),
+        ..Filter::default()
+    };
+    let found = async |filter: Filter| {
+        walk(&store, &filter).await.iter().map(|row| row.id.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(found(of("r-")).await, ["r-6", "r-3", "r-2", "r-1"], "newest first");
+    assert_eq!(found(of("r")).await, ["r-6", "r.4", "r", "r-3", "r-2", "r-1", "running"]);
+    assert_eq!(found(of("r-2")).await, ["r-2"]);
+    assert_eq!(found(of("x")).await, [""; 0]);
+    let orders = Some(workflow("orders"));
+    assert_eq!(found(Filter { workflow: orders.clone(), ..of("r-") }).await, ["r-6", "r-2"]);
+    assert_eq!(found(Filter { workflow: Some(workflow("none")), ..of("r-") }).await, [""; 0]);
+    assert_eq!(found(Filter { attributes: found_by(&["region=eu"]).attributes, ..of("r") }).await, ["r-6"]);
+    let elsewhere = Filter { namespace: "other".parse().unwrap(), ..of("r") };
+    assert_eq!(found(elsewhere).await, [""; 0]);
+    for (status, id, _) in &made {
+        let filter = Filter { status: Some(*status), workflow: orders.clone(), ..of(&id[..2]) };
+        assert_eq!(found(filter.clone()).await, [(*id).to_owned()], "{status:?}");
+        let open = found(Filter { status: None, open: true, ..filter }).await;
+        assert_eq!(open.contains(&(*id).to_owned()), !status.is_ended(), "{status:?}");
+    }
+}
+
 pub(crate) async fn p40_what_is_open_is_listed_and_nothing_else(store: Arc<dyn Store>) {
     let scene = Scene::new(Arc::clone(&store));
     let session = SessionId::generate();
