@@ -42,6 +42,15 @@ chaos: services-up ## Hit a fleet of real processes and servers with faults of e
 	cargo build --release $(LOCKED) --workspace --bins
 	cargo run --release -q $(LOCKED) -p everstep-chaos -- $(ARGS)
 
+.PHONY: crash-matrix
+crash-matrix: services-up ## Let coordinator and worker die on either side of each commit, publish and ack
+	eval "$$($(SERVICES) env)"; \
+	if cargo nextest --version >/dev/null 2>&1; then \
+	  cargo nextest run $(LOCKED) -p everstep-system-tests --features crash -E 'binary(crash_matrix)'; \
+	else \
+	  cargo test --no-fail-fast $(LOCKED) -p everstep-system-tests --features crash --test crash_matrix; \
+	fi
+
 # How many seeds `make sim` runs, and how many `make planted` runs at most for each fault.
 SEEDS ?=
 SIM := cargo run --release -q $(LOCKED) -p everstep-simulator --bin sim

@@ -8,6 +8,7 @@ mod process;
 pub mod proxy;
 mod purge;
 mod servers;
+mod sound;
 
 pub use cpu::{cpu_of, cpu_of_servers, rss_mb};
 pub use installation::Installation;
@@ -15,3 +16,4 @@ pub use process::{Process, program};
 pub use proxy::{Proxy, Way};
 pub use purge::purge;
 pub use servers::{Down, OwnPostgres, OwnRabbit};
+pub use sound::UNSOUND;
