@@ -16,7 +16,7 @@ export CARGO_TARGET_DIR := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/everstep/targe
 LOCKED := --locked
 endif
 
-# Options for the command behind demo, fleet, ledger-proof and bench: make fleet ARGS="--help"
+# Options for the command behind demo, fleet, ledger-proof, chaos and bench: make fleet ARGS="--help"
 ARGS ?=
 
 .PHONY: help
@@ -36,6 +36,20 @@ fleet: services-up ## Run 1,000 orders on a fleet of real processes, with Postgr
 ledger-proof: services-up ## Run 100,000 steps under kills and count every effect
 	cargo build --release $(LOCKED) --workspace --bins
 	eval "$$($(SERVICES) env)"; cargo run --release -q $(LOCKED) -p everstep-ledger-proof -- $(ARGS)
+
+.PHONY: chaos
+chaos: services-up ## Hit a fleet of real processes and servers with faults of every kind, about 11 minutes
+	cargo build --release $(LOCKED) --workspace --bins
+	cargo run --release -q $(LOCKED) -p everstep-chaos -- $(ARGS)
+
+.PHONY: crash-matrix
+crash-matrix: services-up ## Let coordinator and worker die on either side of each commit, publish and ack
+	eval "$$($(SERVICES) env)"; \
+	if cargo nextest --version >/dev/null 2>&1; then \
+	  cargo nextest run $(LOCKED) -p everstep-system-tests --features crash -E 'binary(crash_matrix)'; \
+	else \
+	  cargo test --no-fail-fast $(LOCKED) -p everstep-system-tests --features crash --test crash_matrix; \
+	fi
 
 # How many seeds `make sim` runs, and how many `make planted` runs at most for each fault.
 SEEDS ?=

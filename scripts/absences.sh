@@ -30,7 +30,7 @@ for crate in everstep-engine everstep-protocol everstep-calendar; do
   done < <(awk '{ print $1 }' <<<"$packages" | grep -xE "$forbidden" | sort -u)
 done
 
-dev_only='everstep-(testbed|testkit|simulator|system-tests|conformance|loadtest|examples|fleet-demo|ledger-proof|label-worker|producer|cli)|mimalloc'
+dev_only='everstep-(testbed|testkit|simulator|system-tests|conformance|loadtest|examples|fleet-demo|ledger-proof|chaos|label-worker|producer|cli)|mimalloc'
 for crate in everstep everstep-coordinator; do
   while read -r name; do
     breach "$crate depends on $name: cargo tree -p $crate -i $name --edges normal,build"
@@ -68,16 +68,16 @@ brings everstep-cli everstep-cli everstep-http --all-features
 while read -r name; do
   breach "everstep-cli depends on $name: cargo tree -p everstep-cli -i $name --edges normal,build"
 done < <(tree --package everstep-cli --edges normal,build | awk 'NF { print $1 }' |
-  grep -xE 'everstep-(testbed|simulator|system-tests|conformance|loadtest|fleet-demo|ledger-proof)' | sort -u)
+  grep -xE 'everstep-(testbed|simulator|system-tests|conformance|loadtest|fleet-demo|ledger-proof|chaos)' | sort -u)
 
 members=$(tree --workspace --depth 0 | awk 'NF { print $1 }' | sort -u)
 
 # only CRATES DRIVER...: no other member names one of these, not even for its tests. The benchmark may: its floor is what a driver
-# alone costs. So may the example of a producer, which is none of us.
+# alone costs. So may the example of a producer, which is none of us, and the chaos run, which looks at the database past all of us.
 only() {
   local homes=" $1 " member direct driver
   shift
-  for member in $(grep -vxE 'everstep-(loadtest|producer)' <<<"$members"); do
+  for member in $(grep -vxE 'everstep-(chaos|loadtest|producer)' <<<"$members"); do
     direct=$(tree --package "$member" --depth 1 --edges normal,build,dev | awk 'NR > 1 { print $1 }')
     for driver in "$@"; do
       if grep -qx "$driver" <<<"$direct"; then

@@ -19,6 +19,13 @@ struct Line {
 /// A last line without its line end is a charge that was never answered, cut off by a crash: it does not count.
 /// Any other line that cannot be read is an error.
 pub fn charged_twice(ledger: &Path) -> anyhow::Result<(usize, usize)> {
+    let charges = charges(ledger)?;
+    let twice = charges.values().filter(|&&count| count > 1).count();
+    Ok((charges.len(), twice))
+}
+
+/// How often each order was charged, over all keys. What is no whole line is taken as by [`charged_twice`].
+pub fn charges(ledger: &Path) -> anyhow::Result<HashMap<String, usize>> {
     let bytes = std::fs::read(ledger).with_context(|| format!("reading the ledger {}", ledger.display()))?;
     let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
     let mut charges: HashMap<String, usize> = HashMap::new();
@@ -29,8 +36,7 @@ pub fn charged_twice(ledger: &Path) -> anyhow::Result<(usize, usize)> {
             .with_context(|| format!("reading line {} of {}", index + 1, ledger.display()))?;
         *charges.entry(line.order).or_default() += 1;
     }
-    let twice = charges.values().filter(|&&count| count > 1).count();
-    Ok((charges.len(), twice))
+    Ok(charges)
 }
 
 #[cfg(test)]

@@ -46,6 +46,18 @@ impl Delivery {
         Self { body, properties, routing_key, exchange, redelivered, settle }
     }
 
+    /// The same message once more, as a broker may deliver it; settling it does nothing.
+    pub(crate) fn unsettled(&self) -> Self {
+        Self {
+            body: self.body.clone(),
+            properties: self.properties.clone(),
+            routing_key: self.routing_key.clone(),
+            exchange: self.exchange.clone(),
+            redelivered: self.redelivered,
+            settle: Settle { tag: self.settle.tag, lane: None },
+        }
+    }
+
     /// The message and its settle handle apart.
     pub fn split(self) -> (Message, Settle) {
         let Self { body, properties, routing_key, exchange, redelivered, settle } = self;

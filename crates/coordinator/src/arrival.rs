@@ -7,7 +7,7 @@ use std::sync::{
 
 use everstep_broker::Settle;
 use everstep_engine::{Answer, Input, start::NameKey};
-use everstep_protocol::InstanceId;
+use everstep_protocol::{InstanceId, crash::at};
 use tokio::sync::oneshot;
 
 use crate::error::Error;
@@ -79,7 +79,7 @@ impl Share {
     /// Divides a message into shares; none at all settles it at once.
     pub(crate) fn divide(settle: Settle, count: usize) -> Vec<Self> {
         if count == 0 {
-            settle.ack();
+            at("ack.input", || settle.ack());
             return Vec::new();
         }
         let whole = Arc::new(Whole { left: AtomicUsize::new(count), settle: Mutex::new(Some(settle)) });
@@ -91,7 +91,7 @@ impl Share {
         if self.0.left.fetch_sub(1, Ordering::AcqRel) == 1
             && let Some(settle) = self.take()
         {
-            settle.ack();
+            at("ack.input", || settle.ack());
         }
     }
 

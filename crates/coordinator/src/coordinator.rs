@@ -7,7 +7,7 @@ use std::{
 };
 
 use everstep_broker::{Broker, Declaration, QueueDeclaration, QueueKind};
-use everstep_protocol::{Namespace, topology};
+use everstep_protocol::{Namespace, crash::around, topology};
 use everstep_store::Store;
 use tokio::{task::JoinSet, time::MissedTickBehavior};
 
@@ -83,7 +83,8 @@ impl Coordinator {
         };
         let outcome = work.turns(ends.arrivals, stop, &mut services).await;
         services.shutdown().await;
-        let released = tokio::time::timeout(Duration::from_secs(2), shared.store.release_duties(shared.id));
+        let releasing = around("commit.duties_released", shared.store.release_duties(shared.id));
+        let released = tokio::time::timeout(Duration::from_secs(2), releasing);
         if !matches!(released.await, Ok(Ok(()))) {
             tracing::info!("duties were not given up; they run out in seconds");
         }

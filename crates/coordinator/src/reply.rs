@@ -6,6 +6,7 @@ use std::time::Duration;
 use everstep_broker::{Outgoing, Properties};
 use everstep_engine::{Answer, start::NameKey};
 use everstep_protocol::{
+    crash::around,
     journal::Other,
     start::{StartOutcome, StartReply},
 };
@@ -200,7 +201,7 @@ impl Replies {
         if self.replies.is_empty() {
             return;
         }
-        let sent = shared.broker.send(self.replies).await;
+        let sent = around("publish.reply", shared.broker.send(self.replies)).await;
         if let Err(error) = &sent {
             tracing::warn!(%error, "replies to producers were not sent; their messages come again");
             tokio::time::sleep(UNSENT_PAUSE).await;

@@ -7,6 +7,7 @@ use everstep_broker::{Outgoing, Properties};
 use everstep_engine::{Effect, Head};
 use everstep_protocol::{
     Position, SessionId,
+    crash::around,
     journal::Entry,
     limits::PART_BYTES,
     message::{CoordinatorItem, Entries, Grant, RunTask, StepTask, ToWorker},
@@ -37,7 +38,7 @@ pub(crate) async fn send(shared: &Shared, effects: Vec<Effect>) -> bool {
         return true;
     }
     shared.metrics.messages_sent.inc_by(messages.len() as u64);
-    match shared.broker.send(messages).await {
+    match around("publish.turn", shared.broker.send(messages)).await {
         Ok(()) => true,
         Err(error) => {
             tracing::warn!(%error, "messages of a committed batch were not sent; they are made again");
@@ -59,7 +60,7 @@ pub(crate) async fn send_entries(shared: &Shared, session: SessionId, asked: Vec
         let item = Entries { instance: asked.range.uid, epoch: asked.epoch, last, entries, pause: None };
         outbound.item(session, CoordinatorItem::Entries(item));
     }
-    shared.broker.send(outbound.messages(shared)).await.is_ok()
+    around("publish.entries", shared.broker.send(outbound.messages(shared))).await.is_ok()
 }
 
 /// A part of a journal that a worker asked for.

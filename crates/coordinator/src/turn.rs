@@ -14,7 +14,7 @@ use everstep_engine::{
     batch::{Batch, Loaded, Verdict},
     rows::Needs,
 };
-use everstep_protocol::{InstanceId, InstanceUid, Run, SessionId, message::WorkerItem};
+use everstep_protocol::{InstanceId, InstanceUid, Run, SessionId, crash::around, message::WorkerItem};
 use everstep_store::ErrorKind;
 
 use crate::{
@@ -108,7 +108,7 @@ async fn commit(shared: &Arc<Shared>, inputs: &Arc<Vec<Input>>) -> Result<Decide
         let out = Arc::new(Mutex::new(Decided::default()));
         let decide = decide(Arc::clone(shared), Arc::clone(inputs), Arc::clone(&out));
         let timer = shared.metrics.commit_seconds.start_timer();
-        let result = shared.store.transact(needs, decide).await;
+        let result = around("commit.turn", shared.store.transact(needs, decide)).await;
         timer.observe_duration();
         let mut decided = std::mem::take(&mut *out.lock().unwrap_or_else(PoisonError::into_inner));
         let error = match result {

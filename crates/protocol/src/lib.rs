@@ -7,6 +7,8 @@
 pub mod attribute;
 pub mod call;
 mod child;
+#[doc(hidden)]
+pub mod crash;
 pub mod duration;
 pub mod event;
 mod every;

@@ -5,21 +5,23 @@
 //! | --- | --- |
 //! | [`world`] | a system with everything that a test does to it |
 //! | [`node`] | a coordinator or worker that can crash without a goodbye |
-//! | [`proxy`] | the way to RabbitMQ, which can freeze or break |
+//! | [`proxy`] | the way to RabbitMQ, which can freeze or break; of the testbed |
+//! | [`crash`] | what the crash matrix runs |
 //! | [`ends`] | instances that ended, as lifecycle messages say |
 //! | [`probe`] | what steps tell a test, and what holds them |
 //! | [`stub`] | a worker process that says exactly what a test wants said |
 //!
 //! What it does not do: no mocks; nothing here sleeps to synchronise. Waits end with an event or with a failed test.
 
+pub mod crash;
 pub mod ends;
 pub mod node;
 pub mod probe;
-pub mod proxy;
 pub mod stub;
 pub mod world;
 
 pub use ends::End;
+pub use everstep_testbed::proxy;
 pub use probe::{Gate, Log};
 pub use proxy::Way;
 pub use stub::Stub;

@@ -96,7 +96,7 @@ fn variable(name: &str) -> Result<String> {
     })
 }
 
-fn psql(url: &str, statement: &str) -> Result<String> {
+pub(crate) fn psql(url: &str, statement: &str) -> Result<String> {
     run(Command::new("psql").args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", statement, url]))
 }
 

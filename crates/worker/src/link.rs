@@ -12,6 +12,7 @@ use everstep_broker::{
 };
 use everstep_protocol::{
     CoordinatorId,
+    crash::{around, at},
     message::{CoordinatorItem, SessionMessage, ToWorker, WorkerItem},
     topology, wire,
 };
@@ -211,7 +212,7 @@ impl Link {
 
     fn delivery(&self, delivery: Delivery, session: &mut Session) -> bool {
         let decoded = wire::decode::<ToWorker>("message to a worker", &delivery.body);
-        delivery.ack();
+        at("ack.inbox", || delivery.ack());
         match decoded {
             Ok(message) if message.session != session.id => self.metrics.aside("session"),
             Ok(message) => return self.message(message, session),
@@ -271,7 +272,7 @@ impl Link {
 
     async fn say(&self, message: &SessionMessage, life: Duration) {
         let message = transient(topology::SESSIONS.to_owned(), wire::encode(message), life);
-        if let Err(error) = self.broker.send(vec![message]).await {
+        if let Err(error) = around("publish.session", self.broker.send(vec![message])).await {
             tracing::debug!(%error, "a session message was not sent; it is repeated");
         }
     }
@@ -279,7 +280,11 @@ impl Link {
     async fn goodbye(&self, session: &Session) {
         let body = wire::encode(&SessionMessage::Goodbye { session: session.id });
         let message = transient(topology::SESSIONS.to_owned(), body, Duration::from_mins(1));
-        let sent = tokio::time::timeout(GOODBYE, self.broker.send_confirmed(vec![message], false)).await;
+        let sent = tokio::time::timeout(
+            GOODBYE,
+            around("publish.goodbye", self.broker.send_confirmed(vec![message], false)),
+        )
+        .await;
         if !matches!(sent, Ok(Ok(_))) {
             tracing::warn!(session = %session.id, "the goodbye may not have arrived");
         }
@@ -308,7 +313,11 @@ impl Link {
         let mut outbox = Outbox::new(self.report_queues);
         outbox.add(Parcel { session: session.id, incarnation, items, settles: Vec::new() });
         let (messages, _) = outbox.flush(&[]);
-        let sent = tokio::time::timeout(GOODBYE, self.broker.send_confirmed(messages, false)).await;
+        let sent = tokio::time::timeout(
+            GOODBYE,
+            around("publish.give_up", self.broker.send_confirmed(messages, false)),
+        )
+        .await;
         if !matches!(sent, Ok(Ok(_))) {
             tracing::error!("what is given back may not have arrived; the session's end frees it");
         }

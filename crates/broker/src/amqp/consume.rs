@@ -189,6 +189,10 @@ fn hand_over(
 ) {
     let settle = Settle::new(delivery.delivery_tag, lane.clone());
     let delivery = Delivery::new(convert::message(delivery), settle);
+    if everstep_protocol::crash::delivers_twice() {
+        // Whoever is gone does not get the other one either.
+        drop(outgoing.send(Incoming::Delivery(delivery.unsettled())));
+    }
     if let Err(mpsc::error::SendError(Incoming::Delivery(delivery))) =
         outgoing.send(Incoming::Delivery(delivery))
     {

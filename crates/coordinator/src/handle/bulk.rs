@@ -6,7 +6,7 @@ use everstep_engine::{
     bulk::{Bulk, Candidate, Statuses, Which},
     start::NameKey,
 };
-use everstep_protocol::{InstanceId, Namespace, journal::End};
+use everstep_protocol::{InstanceId, Namespace, crash::around, journal::End};
 use everstep_store::{BulkRow, Cursor, Filter, InstanceView, Page};
 use tokio::time::Instant;
 
@@ -48,14 +48,14 @@ impl Handle {
         id: &InstanceId,
         bulk: &Bulk,
     ) -> Result<BulkBegun, Error> {
-        let row = self.shared.store.begin_bulk(namespace, id, bulk).await?;
+        let row = around("commit.bulk_begin", self.shared.store.begin_bulk(namespace, id, bulk)).await?;
         self.shared.bulks.notify_one();
         Ok(if row.bulk == *bulk { BulkBegun::Begun(row) } else { BulkBegun::Taken(row) })
     }
 
     /// Stops a bulk operation after the page under way. None if there is none.
     pub async fn stop_bulk(&self, namespace: &Namespace, id: &InstanceId) -> Result<Option<BulkRow>, Error> {
-        Ok(self.shared.store.stop_bulk(namespace, id).await?)
+        Ok(around("commit.bulk_stop", self.shared.store.stop_bulk(namespace, id)).await?)
     }
 
     /// Counts what a bulk operation would be about, and does nothing.

@@ -5,7 +5,7 @@ mod fire;
 use everstep_engine::schedule::{
     Definition, DefinitionError, Look, OperateError, Outcome, Turn, next_runs, triggered_id,
 };
-use everstep_protocol::{InstanceId, Namespace, ScheduleId, Timestamp};
+use everstep_protocol::{InstanceId, Namespace, ScheduleId, Timestamp, crash::around};
 use everstep_store::{Dated, ScheduleChange, ScheduleRow};
 
 use super::Handle;
@@ -215,7 +215,7 @@ impl Handle {
     ) -> Result<bool, ScheduleError> {
         let (namespace, id, by) = (of.namespace.clone(), of.id.clone(), of.by.map(str::to_owned));
         let change = ScheduleChange { namespace, id, version, after, operation, by, detail };
-        let written = self.shared.store.change_schedule(&change).await?;
+        let written = around("commit.schedule_change", self.shared.store.change_schedule(&change)).await?;
         self.shared.schedules.notify_one();
         Ok(written)
     }

@@ -5,6 +5,7 @@
 use std::{sync::Arc, time::Duration};
 
 use everstep_engine::{Answer, Operated, bulk::Progress};
+use everstep_protocol::crash::around;
 use everstep_store::BulkRow;
 
 use super::duties::BULK;
@@ -75,7 +76,7 @@ async fn page(handle: &Handle, row: &BulkRow) -> Result<(), Error> {
             Err(error) => return Err(error),
         }
     }
-    if !handle.shared.store.advance_bulk(row, &progress, page.next).await? {
+    if !around("commit.bulk_advance", handle.shared.store.advance_bulk(row, &progress, page.next)).await? {
         tracing::info!(bulk = %row.id, "a bulk operation was stopped, or goes on elsewhere");
     }
     Ok(())

@@ -4,6 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use everstep_engine::{Answer, Input, What};
+use everstep_protocol::crash::around;
 use everstep_store::Error;
 
 use super::duties::CLEAN;
@@ -38,8 +39,8 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 /// One bounded round. True if there may be more to do.
 async fn round(shared: &Arc<Shared>) -> Result<bool, Error> {
     let (found, deleted) = expire(shared).await?;
-    let swept = shared.store.sweep(LIMIT).await?;
-    let cleaned = shared.store.clean(LIMIT).await?;
+    let swept = around("commit.sweep", shared.store.sweep(LIMIT)).await?;
+    let cleaned = around("commit.clean", shared.store.clean(LIMIT)).await?;
     Ok((found >= INSTANCES && deleted > 0) || swept >= u64::from(LIMIT) || cleaned >= u64::from(LIMIT))
 }
 

@@ -6,6 +6,7 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 use everstep_engine::place::RunQueue;
 use everstep_protocol::{
     Millis,
+    crash::around,
     message::{RunTask, StepTask},
     topology, wire,
 };
@@ -78,7 +79,7 @@ async fn offer(shared: &Shared) -> Result<(), crate::Error> {
     let settings = &shared.settings;
     let again =
         if everstep_protocol::planted("offered_once") { Millis(1 << 40) } else { settings.offer_again };
-    let offers = shared.store.offer(&queues, settings.window, again).await?;
+    let offers = around("commit.offer", shared.store.offer(&queues, settings.window, again)).await?;
     let incarnation = shared.incarnation;
     let mut messages = Vec::with_capacity(offers.rows.len());
     for (queue, instance, subject) in offers.rows {
@@ -100,7 +101,7 @@ async fn offer(shared: &Shared) -> Result<(), crate::Error> {
     }
     note(shared, offers.backlog);
     if !messages.is_empty() {
-        shared.broker.send(messages).await?;
+        around("publish.offer", shared.broker.send(messages)).await?;
     }
     Ok(())
 }

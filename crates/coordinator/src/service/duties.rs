@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use everstep_protocol::Millis;
+use everstep_protocol::{Millis, crash::around};
 
 use crate::shared::Shared;
 
@@ -38,8 +38,8 @@ const EVERY: Duration = Duration::from_secs(1);
 /// Takes and keeps duties until the coordinator stops.
 pub(crate) async fn run(shared: Arc<Shared>) {
     loop {
-        let held =
-            tokio::time::timeout(Duration::from_secs(2), shared.store.duties(shared.id, &ALL, TTL)).await;
+        let taking = around("commit.duties", shared.store.duties(shared.id, &ALL, TTL));
+        let held = tokio::time::timeout(Duration::from_secs(2), taking).await;
         // No answer means that the lease may run out: hold nothing until it is known again.
         shared.set_duties(held.ok().and_then(Result::ok).unwrap_or_default());
         tokio::time::sleep(EVERY).await;

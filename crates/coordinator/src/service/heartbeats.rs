@@ -11,6 +11,7 @@ use everstep_engine::{
 };
 use everstep_protocol::{
     SessionId,
+    crash::around,
     limits::PROGRESS_BYTES,
     message::{Ack, CoordinatorItem, Entries, Heard, Heartbeat, Running, Taken},
 };
@@ -48,7 +49,7 @@ pub(super) async fn heard(shared: &Arc<Shared>, heartbeats: Vec<Heartbeat>, know
         .iter()
         .map(|heartbeat| everstep_store::Heard { session: heartbeat.session, inbox: heartbeat.inbox.clone() })
         .collect();
-    let held = match shared.store.heard(&names).await {
+    let held = match around("commit.session_heard", shared.store.heard(&names)).await {
         Ok(held) => held,
         Err(error) => {
             tracing::warn!(%error, "heartbeats were not noted; no lease runs meanwhile");
@@ -84,7 +85,7 @@ async fn keep_progress(shared: &Shared, session: SessionId, mut progress: Vec<Ru
     if progress.is_empty() {
         return;
     }
-    if let Err(error) = shared.store.keep_progress(session, &progress).await {
+    if let Err(error) = around("commit.progress", shared.store.keep_progress(session, &progress)).await {
         tracing::warn!(%error, %session, "the progress of attempts was not kept; the next heartbeat says it again");
     }
 }

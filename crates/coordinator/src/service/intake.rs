@@ -6,6 +6,7 @@ use everstep_broker::{Consume, Incoming, QueueDeclaration, QueueKind, Settle};
 use everstep_engine::{Input, What};
 use everstep_protocol::{
     BuildName, SessionId,
+    crash::at,
     message::{FromWorker, WorkerItem},
     topology, wire,
 };
@@ -51,7 +52,7 @@ pub(crate) async fn run(shared: Arc<Shared>, index: u32) -> Result<(), crate::Er
                 Err(error) => {
                     tracing::warn!(%error, "a message on a report queue is dropped");
                     shared.metrics.unreadable.with_label_values(&["report"]).inc();
-                    settle.ack();
+                    at("ack.dropped", || settle.ack());
                 }
             }
         }
@@ -68,7 +69,7 @@ async fn take(shared: &Arc<Shared>, envelope: FromWorker, settle: Settle) {
     let Some(build) = build_of(shared, session).await else {
         // Its leases are gone or will be; the session learns it from its next heartbeat (rule W10).
         tracing::debug!(%session, "a report of a session that is not known is dropped");
-        settle.ack();
+        at("ack.dropped", || settle.ack());
         return;
     };
     let mut asked = Vec::new();

@@ -8,7 +8,7 @@ use std::{
 };
 
 use everstep_broker::Outgoing;
-use everstep_protocol::InstanceUid;
+use everstep_protocol::{InstanceUid, crash::around};
 use tokio::{sync::Notify, time::Instant};
 
 use crate::shared::Shared;
@@ -68,7 +68,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         }
         let messages = shared.later.due(Instant::now());
         if !messages.is_empty()
-            && let Err(error) = shared.broker.send(messages).await
+            && let Err(error) = around("publish.later", shared.broker.send(messages)).await
         {
             tracing::debug!(%error, "run tasks were not sent; they are offered again");
         }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use everstep_broker::{Confirmation, Outgoing, Properties};
 use everstep_engine::lifecycle::Lifecycle;
-use everstep_protocol::{InstanceUid, Millis, Run, topology};
+use everstep_protocol::{InstanceUid, Millis, Run, crash::around, topology};
 use tokio::sync::mpsc;
 
 use super::duties::OUTBOX;
@@ -37,7 +37,7 @@ pub(crate) async fn repeat(shared: Arc<Shared>) {
     loop {
         tokio::time::sleep(Duration::from_secs(1)).await;
         let sent = shared.take_sent();
-        if !sent.is_empty() && shared.store.sent(&sent).await.is_err() {
+        if !sent.is_empty() && around("commit.outbox", shared.store.sent(&sent)).await.is_err() {
             shared.add_sent(sent);
         }
         ticks += 1;
@@ -64,7 +64,7 @@ async fn again(shared: &Shared) {
 async fn publish(shared: &Shared, batch: Vec<((InstanceUid, Run), Outgoing)>) {
     let (rows, messages): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
     shared.metrics.messages_sent.inc_by(messages.len() as u64);
-    match shared.broker.send_confirmed(messages, false).await {
+    match around("publish.lifecycle", shared.broker.send_confirmed(messages, false)).await {
         Ok(confirmations) => {
             let mut sent = Vec::with_capacity(rows.len());
             for (row, confirmation) in rows.into_iter().zip(confirmations) {

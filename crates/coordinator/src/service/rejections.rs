@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use everstep_broker::{HeaderValue, Outgoing, Properties};
-use everstep_protocol::{Epoch, Namespace, Payload, SessionId, message::WorkerItem, topology};
+use everstep_protocol::{Epoch, Namespace, Payload, SessionId, crash::around, message::WorkerItem, topology};
 use everstep_store::{ErrorKind, MessageName, Rejected};
 use tokio::sync::mpsc;
 
@@ -37,7 +37,7 @@ pub(crate) async fn run(shared: Arc<Shared>, mut rejections: mpsc::UnboundedRece
             messages.extend((!SET_ASIDE.contains(&&*rejection.record.code)).then(|| copy(rejection)));
             messages.extend(rejection.reply.as_ref().map(|(to, reply)| reply::message(to, reply)));
         }
-        let handed_over = match shared.broker.send(messages).await {
+        let handed_over = match around("publish.rejected", shared.broker.send(messages)).await {
             Ok(()) => true,
             Err(error) => {
                 tracing::warn!(%error, "copies of rejected messages were not sent; their records stand");
@@ -131,7 +131,7 @@ async fn record(shared: &Shared, records: Vec<Rejected>) {
 /// Writes records, again and again while the store is away. False if it will never take them.
 async fn keep(shared: &Shared, records: &[Rejected]) -> bool {
     let mut pause = Duration::from_millis(50);
-    while let Err(error) = shared.store.reject(records).await {
+    while let Err(error) = around("commit.rejected", shared.store.reject(records)).await {
         match error.kind() {
             ErrorKind::Refused | ErrorKind::Corrupt => {
                 tracing::error!(%error, count = records.len(), "records of rejected messages are refused");

@@ -6,6 +6,7 @@ use everstep_broker::{Consume, Incoming, QueueDeclaration, QueueKind, Settle};
 use everstep_engine::{Input, What};
 use everstep_protocol::{
     Epoch, Millis, SessionId,
+    crash::{around, at},
     message::{CoordinatorItem, Heartbeat, OpenSession, Opened, Running, SessionMessage, ToWorker},
     topology, wire,
 };
@@ -38,8 +39,11 @@ pub(crate) fn queue() -> QueueDeclaration {
 pub(crate) async fn beat(shared: Arc<Shared>) {
     loop {
         let message = SessionMessage::Beat { coordinator: shared.id };
-        if let Err(error) =
-            shared.broker.send(vec![transient(topology::SESSIONS.to_owned(), wire::encode(&message))]).await
+        if let Err(error) = around(
+            "publish.beat",
+            shared.broker.send(vec![transient(topology::SESSIONS.to_owned(), wire::encode(&message))]),
+        )
+        .await
         {
             tracing::debug!(%error, "the way to the sessions queue is closed; no lease runs meanwhile");
         }
@@ -157,7 +161,11 @@ impl Page {
     /// Handles the page. What the store does not take is not answered, and comes again with the next resend or heartbeat.
     async fn handle(self, shared: &Arc<Shared>, known: &mut Known) {
         if self.beat
-            && let Err(error) = shared.store.beat(shared.id, gap_noticed(shared.settings.lease)).await
+            && let Err(error) = around(
+                "commit.session_beat",
+                shared.store.beat(shared.id, gap_noticed(shared.settings.lease)),
+            )
+            .await
         {
             tracing::warn!(%error, "the way's heartbeat was not noted; no lease runs meanwhile");
         }
@@ -172,7 +180,7 @@ impl Page {
         }
         known.forget_ended(shared);
         for settle in self.settles {
-            settle.ack();
+            at("ack.session", || settle.ack());
         }
     }
 }
@@ -181,7 +189,7 @@ async fn opened(shared: &Arc<Shared>, open: OpenSession) {
     let (session, inbox) = (open.session, open.inbox.clone());
     // First, so that whoever sees the session in the store sees its queues too.
     declare(shared, &open).await;
-    let item = match shared.store.open_session(&open).await {
+    let item = match around("commit.session_open", shared.store.open_session(&open)).await {
         Ok(true) => {
             tracing::info!(%session, build = %open.build, host = %open.host, "a session is open");
             shared.know(open);
@@ -229,7 +237,7 @@ pub(crate) fn end_input(
 }
 
 async fn goodbye(shared: &Arc<Shared>, session: SessionId) {
-    match shared.store.end_session(session, false).await {
+    match around("commit.session_goodbye", shared.store.end_session(session, false)).await {
         Ok(()) => {
             tracing::info!(%session, "a session said goodbye");
             shared.metrics.sessions_ended.with_label_values(&["goodbye"]).inc();
@@ -249,7 +257,8 @@ pub(super) async fn answer(shared: &Shared, session: SessionId, inbox: String, i
         return;
     }
     let envelope = ToWorker { incarnation: shared.incarnation, coordinator: shared.id, session, items };
-    if let Err(error) = shared.broker.send(vec![transient(inbox, wire::encode(&envelope))]).await {
+    let sent = shared.broker.send(vec![transient(inbox, wire::encode(&envelope))]);
+    if let Err(error) = around("publish.session_answer", sent).await {
         tracing::debug!(%error, %session, "an answer was not sent; the worker asks again");
     }
 }

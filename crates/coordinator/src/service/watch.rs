@@ -8,6 +8,7 @@ use std::{
 
 use everstep_protocol::{
     SessionId,
+    crash::around,
     message::{CoordinatorItem, ToWorker},
     wire,
 };
@@ -123,7 +124,7 @@ async fn gone(shared: &Shared, inboxes: &mut Inboxes) -> Result<(), crate::Error
         session: live[0].session,
         items: vec![CoordinatorItem::Ping],
     };
-    let unroutable = shared.broker.unroutable(queues, wire::encode(&ping)).await?;
+    let unroutable = around("publish.ping", shared.broker.unroutable(queues, wire::encode(&ping))).await?;
     let limits = (shared.settings.unroutable.to_std(), shared.settings.lease.to_std());
     let reached = live.iter().map(|open| (open.session, !unroutable.contains(&open.inbox)));
     let over = inboxes.pinged(reached, limits, Instant::now());
@@ -143,7 +144,7 @@ async fn gone(shared: &Shared, inboxes: &mut Inboxes) -> Result<(), crate::Error
 }
 
 async fn end(shared: &Shared, session: SessionId, cause: &'static str) -> Result<(), crate::Error> {
-    shared.store.end_session(session, true).await?;
+    around("commit.session_end", shared.store.end_session(session, true)).await?;
     tracing::warn!(%session, cause, "a session is ended");
     shared.metrics.sessions_ended.with_label_values(&[cause]).inc();
     shared.forget(session);

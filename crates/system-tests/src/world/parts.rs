@@ -203,6 +203,14 @@ impl World {
         }
     }
 
+    /// The URLs of database and vhost of a fleet.
+    pub fn urls(&self) -> (&str, &str) {
+        match &self.site {
+            Site::Embedded { .. } => panic!("an embedded system has no server"),
+            Site::Fleet { installation } => (&installation.postgres, &installation.amqp),
+        }
+    }
+
     /// The name of the database of a fleet.
     pub fn database(&self) -> &str {
         match &self.site {

@@ -67,6 +67,16 @@ impl Setup {
         self
     }
 
+    /// The settings of its coordinators, for one that is a process of its own.
+    pub fn coordinator_settings(&self) -> CoordinatorSettings {
+        self.coordinator.clone()
+    }
+
+    /// The settings of its workers, for one that is a process of its own.
+    pub fn worker_settings(&self) -> WorkerSettings {
+        self.worker.clone()
+    }
+
     /// Starts it without workers.
     pub async fn start(self) -> World {
         let (site, producer, observer): (_, Arc<dyn Broker>, Option<Arc<dyn Store>>) = match self.kind {

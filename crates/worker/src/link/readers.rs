@@ -6,7 +6,7 @@ use std::sync::Arc;
 use everstep_broker::{
     Consume, Consumer, Error as BrokerError, Incoming, QueueDeclaration, QueueKind, Settle,
 };
-use everstep_protocol::{topology, wire};
+use everstep_protocol::{crash::at, topology, wire};
 use serde::de::DeserializeOwned;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc},
@@ -82,7 +82,7 @@ impl Reader {
                 Err(error) => {
                     self.metrics.aside("unreadable");
                     tracing::warn!(%error, "a task is set aside");
-                    settle.ack();
+                    at("ack.task", || settle.ack());
                 }
                 Ok(task) => {
                     let Ok(room) = self.room.clone().acquire_owned().await else { return settle.requeue() };

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use everstep_broker::Broker;
+use everstep_protocol::crash::{around, at};
 use tokio::sync::mpsc;
 
 use super::ToLink;
@@ -32,12 +33,12 @@ pub(super) async fn run(
         }
         let (messages, settles) = outbox.flush(&board.credits());
         if !messages.is_empty()
-            && let Err(error) = broker.send(messages).await
+            && let Err(error) = around("publish.reports", broker.send(messages)).await
         {
             tracing::debug!(%error, "a batch was not sent; what is unanswered is repeated");
         }
         for settle in settles {
-            settle.ack();
+            at("ack.task", || settle.ack());
         }
         if bye {
             return true;

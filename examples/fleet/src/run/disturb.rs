@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 use everstep_testbed::{Installation, Process};
 
 use super::processes::Fleet;
@@ -92,20 +92,6 @@ fn stopped(processes: &[&Process], act: impl FnOnce() -> Result<u64>) -> Result<
     done
 }
 
-/// Purges all queues whose name matches, again and again inside the broker, until a message was lost or three seconds are over.
 fn purge(installation: &Installation, pattern: &str) -> Result<u64> {
-    let vhost = installation.name();
-    let program = format!(
-        "Match = fun(Q) -> {{resource, _, queue, Name}} = amqqueue:get_name(Q), \
-           re:run(Name, <<\"^{pattern}\">>, [{{capture, none}}]) =:= match end, \
-         Once = fun() -> lists:sum([case rabbit_amqqueue:purge(Q) of {{ok, N}} -> N; _ -> 0 end \
-           || Q <- rabbit_amqqueue:list(<<\"{vhost}\">>), Match(Q)]) end, \
-         Until = erlang:monotonic_time(millisecond) + 3000, \
-         Loop = fun F() -> case Once() of \
-           0 -> case erlang:monotonic_time(millisecond) < Until of true -> timer:sleep(10), F(); false -> 0 end; \
-           N -> N end end, \
-         Loop()."
-    );
-    let printed = installation.ctl(&["eval", &program])?;
-    printed.trim().parse().with_context(|| format!("the broker answered {printed:?}"))
+    everstep_testbed::purge(|arguments| installation.ctl(arguments), installation.name(), pattern)
 }

@@ -9,7 +9,7 @@ use everstep_engine::{
     schedule::{Counts, Due, DueKind, Look, Outcome, Overlap, Run, State, Turn, instance_id},
     start::{MessageKey, NameKey},
 };
-use everstep_protocol::{InstanceId, Millis, Timestamp, WorkflowName, start::StartOutcome};
+use everstep_protocol::{InstanceId, Millis, Timestamp, WorkflowName, crash::around, start::StartOutcome};
 use everstep_store::{ScheduleRow, ScheduleWrite};
 use futures::{StreamExt, stream};
 
@@ -39,7 +39,7 @@ impl Handle {
         let (fresh, mut pending): (Vec<_>, Vec<_>) =
             chosen.into_iter().partition(|chosen| chosen.write.is_some());
         let writes: Vec<ScheduleWrite> = fresh.iter().filter_map(|chosen| chosen.write.clone()).collect();
-        let written = self.shared.store.settle_schedules(&writes).await?;
+        let written = around("commit.schedule", self.shared.store.settle_schedules(&writes)).await?;
         let mut moved = !pending.is_empty();
         for (chosen, written) in fresh.into_iter().zip(written) {
             if written {
@@ -202,7 +202,7 @@ impl Handle {
                 let (namespace, id) = (row.namespace.clone(), row.id.clone());
                 writes.push(ScheduleWrite { namespace, id, version: row.version, turn });
             }
-            let written = self.shared.store.settle_schedules(&writes).await?;
+            let written = around("commit.schedule", self.shared.store.settle_schedules(&writes)).await?;
             let mut left = Vec::new();
             for ((row, outcomes), written) in settled.into_iter().zip(written) {
                 if written {

@@ -1,4 +1,4 @@
-//! The way to RabbitMQ: a TCP proxy that can freeze (everything stays connected and nothing moves, as for a process that is
+//! The way to a server: a TCP proxy that can freeze (everything stays connected and nothing moves, as for a process that is
 //! stopped or a cable that is pulled) or be cut (connections break and new ones are refused).
 
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub enum Way {
     Cut,
 }
 
-/// A proxy in front of a broker.
+/// A proxy in front of a broker or a database.
 #[derive(Debug)]
 pub struct Proxy {
     /// How it is, and how often it was cut.
@@ -63,7 +63,7 @@ impl Drop for Proxy {
     }
 }
 
-/// `host:port` of an AMQP URL.
+/// `host:port` of a URL.
 pub fn target(url: &str) -> String {
     let rest = url.find('@').map_or(url, |at| &url[at + 1..]);
     rest.split('/').next().unwrap_or(rest).to_owned()

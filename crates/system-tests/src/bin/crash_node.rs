@@ -1,0 +1,100 @@
+//! A coordinator or a worker as a process of its own, for the crash matrix: what it dies of says its environment.
+//!
+//! `crash_node coordinator <postgres> <amqp>` also does what operators do, again and again; `crash_node worker <amqp> <ledger> [stuck]`.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use anyhow::{Context as _, Result, bail};
+use everstep_broker::{AmqpBroker, AmqpSettings, Broker};
+use everstep_coordinator::{Coordinator, Handle, OfSchedule};
+use everstep_engine::{
+    bulk::{Act, Bulk, Which},
+    schedule::{Definition, When},
+};
+use everstep_protocol::{Millis, Namespace};
+use everstep_store::postgres::{PostgresSettings, PostgresStore};
+use everstep_system_tests::{Kind, Setup, crash, world::name};
+use everstep_worker::{OnStuck, Worker};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// How often operators do something.
+const EVERY: Duration = Duration::from_millis(150);
+/// One poll of a body may take so long.
+const POLL_LIMIT: Duration = Duration::from_secs(1);
+
+fn main() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    match arguments[..] {
+        ["coordinator", postgres, amqp] => runtime.block_on(coordinator(postgres, amqp)),
+        ["worker", amqp, ledger] => runtime.block_on(worker(amqp, Path::new(ledger), false)),
+        ["worker", amqp, ledger, "stuck"] => runtime.block_on(worker(amqp, Path::new(ledger), true)),
+        _ => bail!("neither a coordinator nor a worker: {arguments:?}"),
+    }
+}
+
+async fn coordinator(postgres: &str, amqp: &str) -> Result<()> {
+    let settings = Setup::new(Kind::Fleet).coordinator_settings();
+    let store = Arc::new(PostgresStore::connect(PostgresSettings::new(postgres)).await?);
+    let broker: Arc<dyn Broker> = Arc::new(AmqpBroker::connect(AmqpSettings::new(amqp, "crash coordinator")));
+    let coordinator = Coordinator::new(store, Arc::clone(&broker), settings).await?;
+    let handle = coordinator.handle();
+    let operating = tokio::spawn(operate(coordinator.handle()));
+    coordinator.run(stopped()?).await?;
+    operating.abort();
+    broker.close().await;
+    println!("{}", known_already(&handle));
+    Ok(())
+}
+
+async fn worker(amqp: &str, ledger: &Path, blocks: bool) -> Result<()> {
+    let mut settings = Setup::new(Kind::Fleet).worker_settings();
+    settings.pools = vec![crash::POOL.parse().context("the pool")?];
+    settings.on_stuck = OnStuck::ExitProcess;
+    settings.poll_limit = POLL_LIMIT;
+    let broker: Arc<dyn Broker> = Arc::new(AmqpBroker::connect(AmqpSettings::new(amqp, "crash worker")));
+    let worker = Worker::new(crash::registry(ledger, blocks), Arc::clone(&broker), settings)?;
+    worker.run(stopped()?).await?;
+    broker.close().await;
+    Ok(())
+}
+
+/// How many starts it was told of that it had taken in already.
+fn known_already(handle: &Handle) -> f64 {
+    let families = handle.metrics().gather();
+    let decisions = families.iter().filter(|family| family.name() == "everstep_decisions_total");
+    let known = decisions
+        .flat_map(|family| family.get_metric())
+        .filter(|metric| metric.get_label().iter().any(|label| label.value() == "exists"));
+    known.map(|metric| metric.get_counter().get_value()).sum()
+}
+
+fn stopped() -> Result<impl Future<Output = ()> + Send> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    Ok(async move {
+        terminate.recv().await;
+    })
+}
+
+/// Schedules, operations on many, deletions: whatever comes of them is looked at by nobody.
+async fn operate(handle: Handle) {
+    let namespace = Namespace::default();
+    let (Ok(schedule), Ok(workflow)) = ("tick".parse(), "nobody".parse()) else { return };
+    let Ok(definition) = Definition::starts("nothing", &(), When::every(Millis::from_secs(1))) else {
+        return;
+    };
+    let of = OfSchedule { namespace: &namespace, id: &schedule, by: None };
+    let which = Which { workflow: Some(workflow), ..Which::default() };
+    let bulk = Bulk { act: Act::Resume, which };
+    for round in 0_u32.. {
+        drop(handle.put_schedule(of, &definition).await);
+        if let Ok(id) = format!("bulk-{round}").parse() {
+            drop(handle.begin_bulk(&namespace, &id, &bulk).await);
+            drop(handle.stop_bulk(&namespace, &id).await);
+        }
+        let prey = format!("prey-{round}");
+        drop(handle.delete(name("nothing", &prey), "delete".to_owned(), true).await);
+        tokio::time::sleep(EVERY).await;
+    }
+}

@@ -1,0 +1,139 @@
+//! That the list of places, the rows of the matrix and the code say the same, read from the code.
+
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
+
+use everstep_protocol::crash::PLACES;
+
+/// Methods of the store that write nothing. Whatever is not here is a commit.
+const READS: [&str; 36] = [
+    "attention",
+    "attention_counts",
+    "backlog",
+    "bulk",
+    "bulks",
+    "depths",
+    "due",
+    "ends",
+    "ends_now",
+    "expired",
+    "find",
+    "hook",
+    "hooks",
+    "incarnation",
+    "instance",
+    "instances",
+    "journal",
+    "kept_progress",
+    "ledger",
+    "letters",
+    "observed",
+    "open_counts",
+    "orphans",
+    "outbox",
+    "overdue",
+    "rejected",
+    "rejected_bytes",
+    "reply",
+    "running_bulks",
+    "schedule",
+    "schedule_changes",
+    "schedules",
+    "sessions",
+    "silent",
+    "status",
+    "unserved",
+];
+/// Reads whose names are too many for one list.
+const MORE_READS: [&str; 1] = ["woken_schedules"];
+/// Of the embedded mode alone: a server that is opened by nobody else.
+const NOT_OF_A_FLEET: [&str; 1] = ["end_all_sessions"];
+/// What else leaves the process.
+const SENT: [&str; 5] =
+    ["broker.send(", "broker.send_confirmed(", "broker.unroutable(", "settle.ack()", "delivery.ack()"];
+/// A place is this near to what it is around, in bytes, whichever comes first.
+const NEAR: usize = 260;
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn files(directory: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(directory).expect("a directory of sources").flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            files(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// The sources of a crate without its tests: they stand at the end of a file, or in one of their own.
+fn sources(name: &str) -> Vec<(PathBuf, String)> {
+    let mut paths = Vec::new();
+    files(&repository().join("crates").join(name).join("src"), &mut paths);
+    let read = |path: PathBuf| {
+        let text = std::fs::read_to_string(&path).expect("a source");
+        let end = text.find("#[cfg(test)]\nmod tests {").unwrap_or(text.len());
+        (path, text[..end].to_owned())
+    };
+    let is_test = |path: &PathBuf| {
+        path.file_name().is_some_and(|name| name == "tests.rs" || name == "rehearsal.rs")
+            || path.components().any(|part| part.as_os_str() == "tests")
+    };
+    paths.into_iter().filter(|path| !is_test(path)).map(read).collect()
+}
+
+/// The methods of the store's port that commit something.
+fn commits() -> Vec<String> {
+    let mut all = Vec::new();
+    for file in ["lib.rs", "bulk.rs", "schedules.rs"] {
+        let text =
+            std::fs::read_to_string(repository().join("crates/store/src").join(file)).expect("a source");
+        all.extend(text.match_indices("    async fn ").map(|(at, found)| {
+            let rest = &text[at + found.len()..];
+            rest[..rest.find('(').expect("it has parameters")].to_owned()
+        }));
+    }
+    assert!(all.len() > READS.len(), "the port's methods were found: {all:?}");
+    for read in READS.iter().chain(&MORE_READS).chain(&NOT_OF_A_FLEET) {
+        assert!(all.iter().any(|name| name == read), "{read} is no method of the store any more");
+    }
+    all.retain(|name| ![&READS[..], &MORE_READS, &NOT_OF_A_FLEET].concat().contains(&name.as_str()));
+    all
+}
+
+pub(crate) fn all_are_there(rows: &[&str]) {
+    let listed: BTreeSet<&str> = PLACES.into_iter().collect();
+    let with_rows: BTreeSet<&str> = rows.iter().copied().collect();
+    assert_eq!(listed, with_rows, "the list of places and the rows of the matrix differ");
+    let sources = [sources("coordinator"), sources("worker")].concat();
+    let mut in_code = BTreeSet::new();
+    for (_, text) in &sources {
+        for opening in ["around(\"", " at(\""] {
+            in_code.extend(text.match_indices(opening).map(|(at, found)| {
+                let rest = &text[at + found.len()..];
+                &rest[..rest.find('"').expect("the name ends")]
+            }));
+        }
+    }
+    assert_eq!(listed, in_code, "the list of places and the code differ");
+    let acts = commits().into_iter().map(|name| format!("store.{name}(")).chain(SENT.map(str::to_owned));
+    let acts: Vec<String> = acts.collect();
+    let mut bare = Vec::new();
+    for (path, text) in &sources {
+        for act in &acts {
+            for (at, _) in text.match_indices(act.as_str()) {
+                let (from, to) = (at.saturating_sub(NEAR), (at + NEAR).min(text.len()));
+                let near: String = text.bytes().map(char::from).skip(from).take(to - from).collect();
+                if !near.contains("around(\"") && !near.contains(" at(\"") {
+                    bare.push(format!("{}: {act}", path.display()));
+                }
+            }
+        }
+    }
+    assert_eq!(bare, Vec::<String>::new(), "commits, publishes and acks without a place");
+}

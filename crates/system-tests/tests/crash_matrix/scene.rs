@@ -1,0 +1,314 @@
+//! What happens in a row: the scene that comes by every place, who dies in it, and what is true afterwards.
+
+use std::{
+    collections::HashMap,
+    os::unix::process::ExitStatusExt as _,
+    path::PathBuf,
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use everstep_broker::{Outgoing, Properties};
+use everstep_coordinator::OfSchedule;
+use everstep_protocol::{Namespace, topology};
+use everstep_system_tests::{
+    DEADLINE, Kind, Setup, World,
+    crash::{POOL, effects, lines, registry},
+};
+use everstep_testbed::{Process, UNSOUND};
+
+/// SIGABRT: how a process at a point of crash ends.
+const ABORTED: i32 = 6;
+/// So long after the scene whoever was to die has died.
+const DIES_WITHIN: Duration = Duration::from_secs(15);
+/// Nobody has this queue, which does no harm.
+const REPLY_TO: &str = "replies.of.nobody";
+
+/// A system, one process of which is to die.
+struct Scene {
+    world: World,
+    directory: tempfile::TempDir,
+    victim: Option<Process>,
+    is_coordinator: bool,
+    started: Vec<(&'static str, String)>,
+    point: String,
+}
+
+fn node(arguments: &[&str], variables: &[(&str, &str)]) -> Process {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_crash_node"));
+    command.args(arguments).envs(variables.iter().copied());
+    Process::spawn(arguments[0], &mut command).expect("the node starts")
+}
+
+impl Scene {
+    async fn new(point: &str, coordinators: usize) -> Self {
+        let setup = Setup::new(Kind::Fleet).coordinators(coordinators);
+        let setup = setup.worker(|settings| settings.pools = vec![POOL.parse().expect("a valid name")]);
+        Self {
+            world: setup.start().await,
+            directory: tempfile::tempdir().expect("a directory"),
+            victim: None,
+            is_coordinator: coordinators == 0,
+            started: Vec::new(),
+            point: point.to_owned(),
+        }
+    }
+
+    fn ledger(&self) -> PathBuf {
+        self.directory.path().join("ledger")
+    }
+
+    /// Starts the process that is to die.
+    fn arm(&mut self, more: &[&str]) {
+        let (postgres, amqp) = self.world.urls();
+        let ledger = self.ledger();
+        let ledger = ledger.to_str().expect("a path of ours");
+        let arguments = if self.is_coordinator {
+            vec!["coordinator", postgres, amqp]
+        } else {
+            vec!["worker", amqp, ledger]
+        };
+        let variables = [("EVERSTEP_CRASH_POINT", self.point.as_str())];
+        self.victim = Some(node(&[&arguments[..], more].concat(), &variables));
+    }
+
+    /// Once the victim has died, another one goes on in its place. Tells whether it has.
+    async fn replace(&mut self) -> bool {
+        let Some(victim) = &mut self.victim else { return true };
+        let Ok(status) = victim.wait(Duration::ZERO) else { return false };
+        assert_eq!(status.signal(), Some(ABORTED), "it ended, but not at {}: {status}", self.point);
+        self.victim = None;
+        if self.is_coordinator {
+            self.world.add_coordinator().await;
+        } else {
+            self.add_worker().await;
+        }
+        true
+    }
+
+    async fn add_worker(&mut self) -> usize {
+        self.world.add_worker(registry(&self.ledger(), false)).await
+    }
+
+    /// Waits until something is so, whoever dies meanwhile.
+    async fn until(&mut self, what: &str, mut ask: impl AsyncFnMut(&World) -> bool) {
+        let began = Instant::now();
+        while !ask(&self.world).await {
+            assert!(began.elapsed() < DEADLINE, "{}: {what}: not within {DEADLINE:?}", self.point);
+            self.replace().await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    async fn has_queue(&mut self, queue: String) {
+        self.until("the topology is declared", async |world| {
+            matches!(world.broker().depth(&queue).await, Ok(Some(_)))
+        })
+        .await;
+    }
+
+    async fn start(&mut self, workflow: &'static str, id: String) {
+        let body = format!(r#"{{"workflow":"{workflow}","id":"{id}","input":"{id}"}}"#);
+        let properties = Properties {
+            message_id: Some(id.clone()),
+            reply_to: Some(REPLY_TO.to_owned()),
+            ..Properties::default()
+        };
+        self.world.publish(body, properties).await;
+        self.started.push((workflow, id));
+    }
+
+    async fn start_some(&mut self, workflow: &'static str, from: usize, to: usize) {
+        for number in from..to {
+            self.start(workflow, format!("{workflow}-{number}")).await;
+        }
+    }
+
+    /// Sends each its event, once it is there.
+    async fn tell_all(&mut self) {
+        let all: Vec<String> = self
+            .started
+            .iter()
+            .filter(|(workflow, _)| *workflow == "mix")
+            .map(|(_, id)| id.clone())
+            .collect();
+        for id in all {
+            self.until("it exists", async |world| world.view("mix", &id).await.is_some()).await;
+            let body = format!(r#"{{"workflow":"mix","id":"{id}","type":"go","payload":1}}"#);
+            let properties = Properties { message_id: Some(format!("go-{id}")), ..Properties::default() };
+            self.world.publish_event(body, properties).await;
+        }
+    }
+
+    /// What cannot be taken: it becomes a record, or nothing.
+    async fn send_nonsense(&mut self) {
+        self.has_queue(topology::report_queue(0)).await;
+        let garbage = Outgoing::to_queue(topology::report_queue(0), "no envelope");
+        self.world.broker().send(vec![garbage]).await.expect("the broker is there");
+        let properties = Properties { message_id: Some("nonsense".to_owned()), ..Properties::default() };
+        self.world.publish("nonsense", properties).await;
+    }
+
+    /// Waits for the death, and sees that somebody goes on.
+    async fn death(&mut self) {
+        let began = Instant::now();
+        while !self.replace().await {
+            assert!(began.elapsed() < DIES_WITHIN, "nobody came to {}", self.point);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    fn tell_to_stop(&self) {
+        if let Some(victim) = &self.victim {
+            victim.signal("TERM").expect("it is there");
+        }
+    }
+
+    /// Everything has ended as it would have without a death.
+    async fn check(&mut self) {
+        for (workflow, id) in &self.started {
+            self.world.end(workflow, id).await.output::<()>();
+        }
+        assert_eq!(self.world.ends().doubled(), []);
+        let mut came: HashMap<String, Vec<(usize, String)>> = HashMap::new();
+        for (at, line) in lines(&self.ledger()).into_iter().enumerate() {
+            came.entry(line.effect).or_default().push((at, line.key));
+        }
+        for (workflow, id) in &self.started {
+            let mut last_of_earlier = (0, 0);
+            for (effect, phase) in effects(workflow, id) {
+                let lines = came.remove(&effect).unwrap_or_else(|| panic!("{effect} never came"));
+                assert!(
+                    lines.iter().all(|(_, key)| *key == lines[0].1),
+                    "{effect} came under two keys: {lines:?}"
+                );
+                // Once a later phase has begun, everything before it was recorded and is not run again.
+                let (first, last) = (lines[0].0, lines[lines.len() - 1].0);
+                let (earlier, until) = last_of_earlier;
+                assert!(phase == earlier || first >= until, "{effect} came before an earlier one was over");
+                last_of_earlier = (phase, until.max(last));
+            }
+        }
+        assert!(came.is_empty(), "effects of nobody: {came:?}");
+        self.stop_schedule().await;
+        self.until("everything has ended", async |world| {
+            world.sql("SELECT count(*) FROM instance WHERE status = 0") == "0"
+        })
+        .await;
+        for (what, sql) in UNSOUND {
+            assert_eq!(self.world.sql(sql), "0", "{what}");
+        }
+    }
+
+    /// What the victim's operator had put.
+    async fn stop_schedule(&self) {
+        let (namespace, id) = (Namespace::default(), "tick".parse().expect("a valid id"));
+        if self.world.coordinators_made() > 0 {
+            let of = OfSchedule { namespace: &namespace, id: &id, by: None };
+            self.world.handle().delete_schedule(of).await.expect("the store answers");
+        }
+    }
+}
+
+/// A coordinator dies at this point.
+pub(crate) async fn coordinator(point: &str) {
+    let mut scene = Scene::new(point, 0).await;
+    scene.arm(&[]);
+    scene.has_queue(topology::start_queue(&Namespace::default())).await;
+    // What is there before anybody can work on it is offered later.
+    scene.start_some("mix", 0, 5).await;
+    scene.start_some("large", 0, 2).await;
+    scene.send_nonsense().await;
+    let first = scene.add_worker().await;
+    let ledger = scene.ledger();
+    let is_large =
+        async |_: &World| lines(&ledger).iter().filter(|line| line.effect.ends_with("/three")).count() == 2;
+    scene.until("the journals are large", is_large).await;
+    // Whatever the first one has, asleep in its cache or under way, goes to the second one.
+    scene.add_worker().await;
+    scene.world.crash_worker(first).await;
+    scene.start_some("mix", 5, 9).await;
+    let third = scene.add_worker().await;
+    scene.world.stop_worker(third).await;
+    scene.tell_all().await;
+    if point.starts_with("commit.duties_released") {
+        scene.tell_to_stop();
+    }
+    scene.death().await;
+    scene.check().await;
+    let rejected = scene.world.sql("SELECT count(*) FROM rejected");
+    assert_eq!(rejected, "1", "a message that cannot be taken has one record");
+}
+
+/// A worker dies at this point.
+pub(crate) async fn worker(point: &str) {
+    let mut scene = Scene::new(point, 1).await;
+    scene.start_some("mix", 0, 5).await;
+    scene.start_some("large", 0, 1).await;
+    if point.starts_with("publish.give_up") {
+        scene.start_some("stuck", 0, 1).await;
+        scene.arm(&["stuck"]);
+    } else {
+        scene.arm(&[]);
+    }
+    scene.tell_all().await;
+    if point.starts_with("publish.goodbye") {
+        let ledger = scene.ledger();
+        scene.until("it works", async |_| lines(&ledger).len() > 3).await;
+        scene.tell_to_stop();
+    }
+    scene.death().await;
+    scene.start_some("mix", 5, 7).await;
+    scene.tell_all().await;
+    scene.check().await;
+}
+
+/// Nobody dies; a coordinator and a worker get every message twice.
+pub(crate) async fn twice() {
+    let mut scene = Scene::new("none", 0).await;
+    let (postgres, amqp) = scene.world.urls();
+    let twice = [("EVERSTEP_DELIVER_TWICE", "1")];
+    let mut coordinator = node(&["coordinator", postgres, amqp], &twice);
+    let ledger = scene.ledger();
+    let mut worker = node(&["worker", amqp, ledger.to_str().expect("a path of ours")], &twice);
+    // Nobody is to be replaced.
+    scene.until_there(topology::start_queue(&Namespace::default())).await;
+    scene.start_some("mix", 0, 8).await;
+    scene.start_some("large", 0, 2).await;
+    let all = scene.started.clone();
+    for (workflow, id) in &all {
+        scene.world.eventually("it exists", async || scene.world.view(workflow, id).await.is_some()).await;
+    }
+    for (_, id) in all.iter().filter(|(workflow, _)| *workflow == "mix") {
+        let body = format!(r#"{{"workflow":"mix","id":"{id}","type":"go","payload":1}}"#);
+        let properties = Properties { message_id: Some(format!("go-{id}")), ..Properties::default() };
+        scene.world.publish_event(body, properties).await;
+    }
+    for (workflow, id) in &all {
+        scene.world.end(workflow, id).await.output::<()>();
+    }
+    for process in [&mut worker, &mut coordinator] {
+        process.signal("TERM").expect("it is there");
+    }
+    let known: f64 = coordinator.line().expect("it says so").parse().expect("a number");
+    assert!(known >= all.len() as f64, "each start came twice: {known} were known already");
+    assert!(worker.wait(DEADLINE).expect("it ends").success());
+    assert!(coordinator.wait(DEADLINE).expect("it ends").success());
+    // Not even a step was run twice.
+    let lines = lines(&ledger);
+    let wanted: usize = all.iter().map(|(workflow, id)| effects(workflow, id).len()).sum();
+    assert_eq!(lines.len(), wanted, "{lines:?}");
+    scene.world.add_coordinator().await;
+    scene.add_worker().await;
+    scene.check().await;
+}
+
+impl Scene {
+    async fn until_there(&self, queue: String) {
+        self.world
+            .eventually("the topology is declared", async || {
+                matches!(self.world.broker().depth(&queue).await, Ok(Some(_)))
+            })
+            .await;
+    }
+}

@@ -1,0 +1,194 @@
+//! A RabbitMQ of one's own, with the node name, cookie, ports and epmd of its own that keep it apart from any other on this machine.
+
+use std::{
+    os::unix::process::CommandExt as _,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context as _, Result, bail};
+
+use super::{Down, PATIENCE, User, found, free_port, place, speaks_amqp, until};
+use crate::Process;
+
+/// User, password and vhost alike.
+const NAME: &str = "everstep";
+
+/// One node.
+#[derive(Debug)]
+pub struct OwnRabbit {
+    place: tempfile::TempDir,
+    programs: PathBuf,
+    user: User,
+    ports: Ports,
+    process: Option<Process>,
+    /// Ends last: it is asked where the node is.
+    _epmd: Process,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Ports {
+    amqp: u16,
+    dist: u16,
+    epmd: u16,
+}
+
+impl OwnRabbit {
+    /// Makes one and starts it.
+    pub fn start() -> Result<Self> {
+        let server = found("rabbitmq-server", &[PathBuf::from("/usr/lib/rabbitmq/bin")])?;
+        let programs = server.parent().unwrap_or(Path::new("/")).to_owned();
+        let user = User::of("rabbitmq")?;
+        let place = place()?;
+        let ports = Ports { amqp: free_port()?, dist: free_port()?, epmd: free_port()? };
+        let mut epmd = user.command(&found("epmd", &[])?);
+        epmd.args(["-port", &ports.epmd.to_string(), "-address", "127.0.0.1"]);
+        let epmd = Process::spawn("epmd", &mut epmd)?;
+        let mut own = Self { place, programs, user, ports, process: None, _epmd: epmd };
+        own.configure()?;
+        own.up()?;
+        Ok(own)
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("amqp://{NAME}:{NAME}@127.0.0.1:{}/{NAME}", self.ports.amqp)
+    }
+
+    /// Its vhost.
+    #[must_use]
+    pub fn vhost(&self) -> &str {
+        NAME
+    }
+
+    /// Runs the broker's own command and returns what it prints.
+    pub fn ctl(&self, arguments: &[&str]) -> Result<String> {
+        let mut command = self.command("rabbitmqctl");
+        let output =
+            command.arg("-q").args(arguments).output().with_context(|| format!("run {command:?}"))?;
+        if !output.status.success() {
+            bail!("rabbitmqctl failed: {}", String::from_utf8_lossy(&output.stderr).trim());
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    }
+
+    /// Ends it.
+    pub fn down(&mut self, how: Down) -> Result<()> {
+        let mut process = self.process.take().context("it is down")?;
+        match how {
+            Down::Orderly => {
+                let pid = std::fs::read_to_string(self.pid_file())?;
+                signal("TERM", pid.trim())?;
+            }
+            Down::Crash => signal("KILL", &group(&process))?,
+        }
+        process.wait(PATIENCE)?;
+        Ok(())
+    }
+
+    /// Starts it again, and waits until it answers.
+    pub fn up(&mut self) -> Result<()> {
+        // Of the last node, which has ended.
+        drop(std::fs::remove_file(self.pid_file()));
+        let mut command = self.command("rabbitmq-server");
+        // Script and node are one group, so that both can be killed at once.
+        command.process_group(0).stderr(std::process::Stdio::null());
+        self.process = Some(Process::spawn("RabbitMQ", &mut command)?);
+        let port = self.ports.amqp;
+        until("RabbitMQ answers", || {
+            let process = self.process.as_mut().context("it was started")?;
+            if let Ok(status) = process.wait(std::time::Duration::ZERO) {
+                bail!("RabbitMQ has ended: {status}; its log is under {}", self.place.path().display());
+            }
+            Ok(speaks_amqp(port))
+        })
+    }
+
+    /// Forgets everything that it held while it is down: queues, messages, exchanges. User and vhost are made again.
+    pub fn wipe(&self) -> Result<()> {
+        if self.process.is_some() {
+            bail!("a node that runs is not wiped");
+        }
+        let data = self.data().join("mnesia");
+        std::fs::remove_dir_all(&data)?;
+        self.user.directory(&data)
+    }
+
+    fn data(&self) -> PathBuf {
+        self.place.path().join("rabbitmq")
+    }
+
+    fn pid_file(&self) -> PathBuf {
+        self.data().join("pid")
+    }
+
+    fn configure(&self) -> Result<()> {
+        let data = self.data();
+        self.user.directory(&data)?;
+        for part in ["mnesia", "log"] {
+            self.user.directory(&data.join(part))?;
+        }
+        let settings = format!(
+            "listeners.tcp.1 = 127.0.0.1:{}\ndefault_user = {NAME}\ndefault_pass = {NAME}\ndefault_vhost = {NAME}\n\
+             default_user_tags.administrator = true\ndisk_free_limit.absolute = 50MB\ncollect_statistics_interval = 60000\n\
+             log.console = false\nlog.file.level = warning\n",
+            self.ports.amqp
+        );
+        self.user.write(&data.join("rabbitmq.conf"), &settings)?;
+        self.user.write(&data.join("enabled_plugins"), "[].")?;
+        self.user.write(&data.join("rabbitmq-env.conf"), "")?;
+        self.user.write(&data.join("advanced.config"), "[].")?;
+        let cookie = data.join(".erlang.cookie");
+        self.user.write(&cookie, &uuid::Uuid::now_v7().simple().to_string())?;
+        Ok(())
+    }
+
+    /// A program of the node, with everything in its environment that says which node it is.
+    fn command(&self, program: &str) -> Command {
+        let mut command = self.user.command(&self.programs.join(program));
+        let data = self.data();
+        let path = |name: &str| data.join(name).into_os_string();
+        command
+            .env("HOME", data.as_os_str())
+            .env("PATH", format!("/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:{}", self.programs.display()))
+            .env("RABBITMQ_NODENAME", format!("everstep-own-{}@localhost", self.ports.amqp))
+            .env("RABBITMQ_DIST_PORT", self.ports.dist.to_string())
+            .env("RABBITMQ_MNESIA_BASE", path("mnesia"))
+            .env("RABBITMQ_LOG_BASE", path("log"))
+            .env("RABBITMQ_PID_FILE", path("pid"))
+            .env("RABBITMQ_CONFIG_FILE", path("rabbitmq.conf"))
+            .env("RABBITMQ_ADVANCED_CONFIG_FILE", path("advanced.config"))
+            .env("RABBITMQ_CONF_ENV_FILE", path("rabbitmq-env.conf"))
+            .env("RABBITMQ_ENABLED_PLUGINS_FILE", path("enabled_plugins"))
+            .env("ERL_EPMD_PORT", self.ports.epmd.to_string())
+            .env("ERL_EPMD_ADDRESS", "127.0.0.1")
+            // No busy waiting: an idle broker leaves the processor to others. As many ports as are used, not as the limit allows.
+            .env(
+                "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS",
+                "+sbwt none +sbwtdcpu none +sbwtdio none +Q 65536 -kernel inet_dist_use_interface {127,0,0,1}",
+            );
+        command
+    }
+}
+
+impl Drop for OwnRabbit {
+    fn drop(&mut self) {
+        if self.process.is_some() {
+            drop(self.down(Down::Crash));
+        }
+    }
+}
+
+/// The group of a process that leads one, as `kill` takes it.
+fn group(process: &Process) -> String {
+    format!("-{}", process.pid())
+}
+
+fn signal(signal: &str, pid: &str) -> Result<()> {
+    let status = Command::new("kill").arg(format!("-{signal}")).args(["--", pid]).status()?;
+    if !status.success() {
+        bail!("{pid} did not take {signal}");
+    }
+    Ok(())
+}
