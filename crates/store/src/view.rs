@@ -322,6 +322,9 @@ pub struct Filter {
 /// enough of what they find fits.
 pub(crate) const PREFIXED_MAX: usize = 50_000;
 
+/// So many instances with an attribute are counted, to begin a search with the rarest.
+pub(crate) const COUNTED: usize = 1_000;
+
 /// Behind every id that begins with the prefix: ids have no character as high as this.
 pub(crate) fn behind(prefix: &str) -> String {
     format!("{prefix}~")

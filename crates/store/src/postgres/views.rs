@@ -25,13 +25,21 @@ use super::{
 use crate::{
     AttentionCount, AttentionFilter, AttentionMark, AttentionView, Cursor, EndMark, EndPage, Ends, Error,
     Filter, HookView, InstanceView, LedgerCall, LedgerSearch, OPEN_COUNTED, OpenCount, Page, RejectedView,
-    Replied, StatusWord, UnreadView, Views,
+    Replied, StatusWord, UnreadView, Views, view::COUNTED,
 };
 
 const HOOKS: &str = include_str!("sql/hooks_shown.sql");
 const VIEW: &str = include_str!("sql/view.sql");
 const ATTRIBUTES: &str = "SELECT instance, name, value FROM attribute WHERE instance = ANY($1::uuid[])
     ORDER BY instance, name";
+/// By the index `attribute_by_value`, and no further than it takes to tell rare from common.
+const RAREST: &str = "SELECT k.nth FROM unnest($2::text[], $3::text[]) WITH ORDINALITY AS k (name, value, nth)
+    CROSS JOIN LATERAL (
+        SELECT count(*) AS instances FROM (
+            SELECT FROM attribute a WHERE a.namespace = $1::text AND a.name = k.name AND a.value = k.value LIMIT $4::bigint
+        ) s
+    ) c
+    ORDER BY c.instances, k.nth LIMIT 1";
 const PUBLISHED: &str = "SELECT at, state FROM published WHERE instance = $1::uuid";
 const CHILDREN: &str = include_str!("sql/children_shown.sql");
 const EVENTS: &str = include_str!("sql/events_shown.sql");
@@ -267,12 +275,23 @@ async fn by_age(
     } else {
         let names: Vec<&str> = filter.attributes.iter().map(|attribute| attribute.name.as_str()).collect();
         let values: Vec<&str> = filter.attributes.iter().map(json_of).collect();
-        let (name, value) = (names[0], values[0]);
+        let rarest = rarest(client, filter, &names, &values).await?;
+        let (name, value) = (names[rarest], values[rarest]);
         let params =
             params![filter.namespace.as_str(), before, limited as i64, workflow, name, value, names, values];
         rows_of(client, with_attributes(filter), params).await?
     };
     found.iter().map(|row| listed(row, filter)).collect()
+}
+
+/// Which of the attributes fewest have.
+async fn rarest(client: &Object, filter: &Filter, names: &[&str], values: &[&str]) -> Result<usize, Fault> {
+    if names.len() == 1 {
+        return Ok(0);
+    }
+    let params = params![filter.namespace.as_str(), names, values, COUNTED as i64];
+    let found = rows_of(client, RAREST, params).await?;
+    found.first().map_or(Ok(0), |row| Ok(row.try_get::<_, i64>(0)? as usize - 1))
 }
 
 /// Before everything that the oldest transaction under way, or a newer one, writes.

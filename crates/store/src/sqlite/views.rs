@@ -1,5 +1,7 @@
 //! What API and CLI show: an instance's status is derived from its head and side rows in one read.
 
+mod lists;
+
 use async_trait::async_trait;
 use everstep_engine::{
     Head, Status,
@@ -13,8 +15,7 @@ use everstep_protocol::{
     Token, WorkflowName,
     journal::{Compensated, End, Fact, Parked},
 };
-use rusqlite::{Connection, ToSql, params};
-use uuid::Uuid;
+use rusqlite::{Connection, params};
 
 use super::{
     SqliteStore, attention, column, events, fault, hooks, journal, ledger, letters, load, sessions,
@@ -24,11 +25,9 @@ use crate::{
     AttentionCount, AttentionFilter, AttentionMark, AttentionView, Cursor, EndMark, EndPage, Ends, Error,
     Filter, HookView, InstanceView, LedgerCall, LedgerSearch, OPEN_COUNTED, OpenCount, Page, RejectedView,
     Replied, Session, StatusWord, UnreadView, Views, WaitView,
-    view::{PREFIXED_MAX, behind},
 };
 
 const OPEN_COUNTS: &str = include_str!("open_counts.sql");
-const BEGUN: &str = include_str!("begun.sql");
 const ENDS: &str = "SELECT uid, number FROM ended
     WHERE number > ?2 AND number <= ?3 AND namespace = ?1 AND (?4 IS NULL OR workflow = ?4) AND (?5 = 0 OR status = ?5)
     ORDER BY number LIMIT ?6";
@@ -41,9 +40,6 @@ const WAITS: &str =
     ORDER BY kind <> 7, due_at IS NULL, due_at, since LIMIT ?2";
 const ATTRIBUTES: &str = "SELECT name, value FROM attribute WHERE uid = ?1 ORDER BY name";
 const PUBLISHED: &str = "SELECT at, state FROM published WHERE uid = ?1";
-/// By the index `attribute_value`.
-const MARKED: &str =
-    " AND uid IN (SELECT uid FROM attribute WHERE namespace = ?1 AND name = ?{name} AND value = ?{value})";
 const ANY_LEASE: &str = "SELECT 1 FROM lease WHERE uid = ?1";
 const WAITS_COUNT: &str = "SELECT count(*) FROM wait WHERE uid = ?1";
 const STATUS: &str = "SELECT status FROM instance_name JOIN instance ON instance.uid = instance_name.uid
@@ -368,12 +364,12 @@ fn serves(live: &[Session], head: &Head) -> bool {
 fn page(connection: &Connection, filter: &Filter, cursor: Option<Cursor>, limit: u32) -> fault::Result<Page> {
     let limited = limit as usize + 1;
     let prefixed = match &filter.id_prefix {
-        Some(prefix) => begun(connection, filter, prefix, cursor, limited)?,
+        Some(prefix) => lists::begun(connection, filter, prefix, cursor, limited)?,
         None => None,
     };
     let mut uids = match prefixed {
         Some(uids) => uids,
-        None => listed(connection, filter, cursor, limited as u64)?,
+        None => lists::listed(connection, filter, cursor, limited as u64)?,
     };
     let more = uids.len() > limit as usize;
     uids.truncate(limit as usize);
@@ -391,122 +387,6 @@ fn page(connection: &Connection, filter: &Filter, cursor: Option<Cursor>, limit:
         rows.push(view);
     }
     Ok(Page { rows, next, looked_at })
-}
-
-/// Those whose ids begin with the prefix, newest first, so many at most; none if more begin so than can be put in order.
-fn begun(
-    connection: &Connection,
-    filter: &Filter,
-    prefix: &str,
-    cursor: Option<Cursor>,
-    limited: usize,
-) -> fault::Result<Option<Vec<InstanceUid>>> {
-    let workflow = filter.workflow.as_ref().map_or("", WorkflowName::as_str);
-    let most = PREFIXED_MAX as i64 + 1;
-    let values = params![filter.namespace.as_str(), workflow, prefix, behind(prefix), most];
-    let mut statement = connection.prepare_cached(BEGUN)?;
-    let mut uids = statement
-        .query_map(values, |row| row.get(0).map(Uuid::from_bytes).map(InstanceUid))?
-        .collect::<Result<Vec<_>, _>>()?;
-    if uids.len() > PREFIXED_MAX {
-        return Ok(None);
-    }
-    uids.retain(|uid| cursor.is_none_or(|cursor| *uid < cursor.0));
-    uids.sort_unstable_by(|one, other| other.cmp(one));
-    uids.truncate(limited);
-    Ok(Some(uids))
-}
-
-/// The ids of a page, newest first. What is open, what has ended and what failed is found by an index of its own.
-fn listed(
-    connection: &Connection,
-    filter: &Filter,
-    cursor: Option<Cursor>,
-    limit: u64,
-) -> fault::Result<Vec<InstanceUid>> {
-    let (table, condition) = match filter.status {
-        Some(status) => condition(status),
-        None if filter.open => ("instance", "status = 0"),
-        None => ("instance", "TRUE"),
-    };
-    let (after, workflow) = (cursor.map(|cursor| *cursor.0.0.as_bytes()), &filter.workflow);
-    // ?1 to ?4 are always there; two more for each attribute.
-    let places = (0..filter.attributes.len()).map(|place| (5 + 2 * place, 6 + 2 * place));
-    let marked: String = places
-        .map(|(name, value)| {
-            MARKED.replace("{name}", &name.to_string()).replace("{value}", &value.to_string())
-        })
-        .collect();
-    let sql = format!(
-        "SELECT uid FROM {table} WHERE namespace = ?1 AND {} AND {} AND {condition}{marked} ORDER BY uid DESC LIMIT ?2",
-        if workflow.is_some() { "workflow = ?3" } else { "?3 IS NULL" },
-        if after.is_some() { "uid < ?4" } else { "?4 IS NULL" },
-    );
-    let workflow: Option<&str> = workflow.as_ref().map(WorkflowName::as_str);
-    let (namespace, limit) = (filter.namespace.as_str(), limit as i64);
-    let mut values: Vec<&dyn ToSql> = vec![&namespace, &limit, &workflow, &after];
-    let pairs: Vec<(&str, &str)> = filter
-        .attributes
-        .iter()
-        .map(|attribute| {
-            (attribute.name.as_str(), attribute.value.as_ref().map_or("null", AttributeValue::as_json))
-        })
-        .collect();
-    for (name, value) in &pairs {
-        values.push(name);
-        values.push(value);
-    }
-    let mut statement = connection.prepare_cached(&sql)?;
-    let mut rows = statement.query(&values[..])?;
-    let mut uids = Vec::new();
-    while let Some(row) = rows.next()? {
-        uids.push(column::uid(row, 0)?);
-    }
-    Ok(uids)
-}
-
-/// [`StatusWord::derive`] as a condition on a table; a test holds the two together. `status > 1` names the partial index of
-/// what failed.
-const fn condition(status: StatusWord) -> (&'static str, &'static str) {
-    let open = match status {
-        StatusWord::Running => {
-            "status = 0 AND uid IN (SELECT uid FROM lease WHERE subject = zeroblob(16))
-            AND NOT EXISTS (SELECT 1 FROM control WHERE control.uid = instance.uid AND paused_at IS NOT NULL)"
-        }
-        StatusWord::Pausing => {
-            "status = 0 AND uid IN (SELECT uid FROM control WHERE paused_at IS NOT NULL)
-            AND EXISTS (SELECT 1 FROM lease WHERE lease.uid = instance.uid)"
-        }
-        StatusWord::Paused => {
-            "status = 0 AND uid IN (SELECT uid FROM control WHERE paused_at IS NOT NULL)
-            AND NOT EXISTS (SELECT 1 FROM lease WHERE lease.uid = instance.uid)"
-        }
-        StatusWord::Attention => {
-            "status = 0 AND uid IN (SELECT uid FROM attention UNION SELECT uid FROM wait WHERE kind = 7)
-            AND NOT EXISTS (SELECT 1 FROM lease WHERE lease.uid = instance.uid AND subject = zeroblob(16))
-            AND (EXISTS (SELECT 1 FROM attention WHERE attention.uid = instance.uid) OR (
-                NOT EXISTS (SELECT 1 FROM ready WHERE ready.uid = instance.uid AND subject = zeroblob(16))
-                AND NOT EXISTS (SELECT 1 FROM control WHERE control.uid = instance.uid AND paused_at IS NOT NULL)))"
-        }
-        StatusWord::Queued => {
-            "status = 0 AND uid IN (SELECT uid FROM ready WHERE subject = zeroblob(16))
-            AND NOT EXISTS (SELECT 1 FROM lease WHERE lease.uid = instance.uid AND subject = zeroblob(16))
-            AND NOT EXISTS (SELECT 1 FROM attention WHERE attention.uid = instance.uid)"
-        }
-        StatusWord::Waiting => {
-            "status = 0
-            AND NOT EXISTS (SELECT 1 FROM lease WHERE lease.uid = instance.uid AND subject = zeroblob(16))
-            AND NOT EXISTS (SELECT 1 FROM attention WHERE attention.uid = instance.uid)
-            AND NOT EXISTS (SELECT 1 FROM wait WHERE wait.uid = instance.uid AND wait.kind = 7)
-            AND NOT EXISTS (SELECT 1 FROM ready WHERE ready.uid = instance.uid AND subject = zeroblob(16))
-            AND NOT EXISTS (SELECT 1 FROM control WHERE control.uid = instance.uid AND paused_at IS NOT NULL)"
-        }
-        StatusWord::Complete => return ("ended", "status = 1"),
-        StatusWord::Errored => return ("ended", "status > 1 AND status = 2"),
-        StatusWord::Terminated => return ("ended", "status > 1 AND status = 3"),
-        StatusWord::Cancelled => return ("ended", "status > 1 AND status = 4"),
-    };
-    ("instance", open)
 }
 
 fn rejected(connection: &Connection, namespace: &Namespace, limit: u32) -> fault::Result<Vec<RejectedView>> {
