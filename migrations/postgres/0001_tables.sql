@@ -514,3 +514,21 @@ CREATE TABLE schedule_change (
 );
 CREATE INDEX schedule_change_of ON schedule_change (namespace, id, number);
 CREATE INDEX schedule_change_at ON schedule_change (at);
+
+-- Access tokens: what opens the HTTP API. `hash` is of the secret, which nobody has but the token's owner. `namespace` is * for all.
+-- Kept for 90 days after it opens nothing any more.
+CREATE TABLE access_token (
+    id uuid PRIMARY KEY,
+    name text NOT NULL,
+    role text COLLATE "C" NOT NULL CHECK (role IN ('viewer', 'producer', 'operator', 'admin')),
+    namespace text COLLATE "C" NOT NULL,
+    hash bytea NOT NULL CHECK (length(hash) = 32),
+    created_at bigint NOT NULL,
+    created_by text NOT NULL,
+    expires_at bigint,
+    revoked_at bigint,
+    revoked_by text,
+    used_at bigint,
+    CONSTRAINT who_revoked_is_known CHECK ((revoked_at IS NULL) = (revoked_by IS NULL))
+) WITH (fillfactor = 50);
+COMMENT ON COLUMN access_token.used_at IS 'about when it was used last';

@@ -468,3 +468,20 @@ CREATE TABLE schedule_change (
 
 CREATE INDEX schedule_change_of ON schedule_change (namespace, id, number);
 CREATE INDEX schedule_change_at ON schedule_change (at);
+
+-- Access tokens: what opens the HTTP API. `hash` is of the secret, which nobody has but the token's owner. `namespace` is * for all.
+CREATE TABLE access_token (
+    id         BLOB    NOT NULL PRIMARY KEY CHECK (length(id) = 16),
+    name       TEXT    NOT NULL,
+    role       TEXT    NOT NULL CHECK (role IN ('viewer', 'producer', 'operator', 'admin')),
+    namespace  TEXT    NOT NULL,
+    hash       BLOB    NOT NULL CHECK (length(hash) = 32),
+    created_at INTEGER NOT NULL,
+    created_by TEXT    NOT NULL,
+    expires_at INTEGER,
+    revoked_at INTEGER,
+    revoked_by TEXT,
+    -- About when it was used last.
+    used_at    INTEGER,
+    CHECK ((revoked_at IS NULL) = (revoked_by IS NULL))
+) STRICT, WITHOUT ROWID;

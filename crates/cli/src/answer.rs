@@ -1,12 +1,14 @@
 //! The server's answers as far as tables show them. Unknown fields are ignored, so that an older command reads a newer
 //! server.
 
+mod access;
 mod schedule;
 
 use everstep_protocol::Pin;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 
+pub use self::access::{AccessToken, AccessTokenList};
 pub use self::schedule::{
     Schedule, ScheduleAction, ScheduleChange, ScheduleChanges, ScheduleCounts, ScheduleList, ScheduleNext,
     SchedulePaused,

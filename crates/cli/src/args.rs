@@ -1,5 +1,6 @@
 //! The command line.
 
+mod access;
 mod attention;
 mod instances;
 mod ledger;
@@ -11,6 +12,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use everstep_protocol::{EventKey, EventType, InstanceId, Namespace, Pin, Token, WorkflowName};
 
+pub use self::access::{AccessArgs, AccessCommand, Secret};
 pub use self::attention::{
     AnswerArgs, AttentionCommand, AttentionListArgs, QuestionFilter, ResolveAllArgs, ResolveArgs,
 };
@@ -60,6 +62,19 @@ pub struct Global {
         default_value = "default"
     )]
     pub namespace: Namespace,
+    /// The access token that opens the HTTP API, where it demands one. Whoever sees the list of processes sees what is on a
+    /// command line: prefer the variable or the file
+    #[arg(long, global = true, env = "EVERSTEP_ACCESS_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    pub access_token: Option<Secret>,
+    /// A file that holds it, alone
+    #[arg(
+        long,
+        global = true,
+        env = "EVERSTEP_ACCESS_TOKEN_FILE",
+        hide_env_values = true,
+        value_name = "FILE"
+    )]
+    pub access_token_file: Option<PathBuf>,
     /// How to print
     #[arg(
         long,
@@ -124,6 +139,9 @@ pub enum Command {
     /// Look at messages that could not be accepted
     #[command(subcommand)]
     Rejected(RejectedCommand),
+    /// Make, list and revoke access tokens: what opens the HTTP API
+    #[command(subcommand)]
+    AccessToken(AccessCommand),
     /// Print the effective settings as TOML, secrets masked
     Settings(SettingsArgs),
     /// Print the SQL that makes the table of effects in a database of your own, for steps that write to it; see
@@ -150,7 +168,7 @@ pub enum Command {
 /// Options of `coordinator`.
 #[derive(Debug, Args)]
 pub struct CoordinatorArgs {
-    /// Where to serve HTTP, loopback only; default from the settings
+    /// Where to serve HTTP; default from the settings
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<String>,
 }
@@ -161,7 +179,7 @@ pub struct DevArgs {
     /// The directory of the database; made if absent
     #[arg(long, value_name = "DIR", default_value = ".everstep")]
     pub data: PathBuf,
-    /// Where to serve HTTP, loopback only; default from the settings
+    /// Where to serve HTTP; default from the settings
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<String>,
 }

@@ -1,5 +1,6 @@
 //! The commands, one file for each noun.
 
+mod access;
 mod attention;
 mod batch;
 mod bulk;
@@ -24,7 +25,7 @@ use everstep_client::api::{Answer, Api};
 use everstep_protocol::Namespace;
 
 use crate::{
-    args::{Cli, Command, Format, Global},
+    args::{Cli, Command, Format, Global, Secret},
     failure::Failure,
     serve,
     settings::{Role, Settings, Sources},
@@ -54,6 +55,7 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Hooks(command) => hooks::run(&Asking::new(&global)?, command).await,
         Command::Check(options) => check::run(options).await,
         Command::Rejected(command) => rejected::run(&Asking::new(&global)?, command).await,
+        Command::AccessToken(command) => access::run(&global, command).await,
         Command::Settings(args) => settings::run(&global, &args),
         Command::EffectsMigration { schema } => print(&everstep_postgres::migration(schema.as_ref())),
         Command::New(args) => new::run(&args),
@@ -88,7 +90,11 @@ struct Asking {
 impl Asking {
     fn new(global: &Global) -> Result<Self, Failure> {
         let (url, namespace) = (global.url.clone(), global.namespace.clone());
-        Ok(Self { client: Api::new(&url, namespace.clone())?, url, namespace, format: global.output })
+        let mut client = Api::new(&url, namespace.clone())?;
+        if let Some(token) = access_token(global)? {
+            client = client.with_access_token(&token)?;
+        }
+        Ok(Self { client, url, namespace, format: global.output })
     }
 
     /// Prints an answer: as it is for programs, through `table` for people.
@@ -102,6 +108,25 @@ impl Asking {
             Format::Yaml => print(&yaml::of_json(&answer.text)?),
             Format::Table => print(&table(&answer.text)?),
         }
+    }
+}
+
+/// The access token, if one is given. What is wrong with it is said without it.
+fn access_token(global: &Global) -> Result<Option<String>, Failure> {
+    // An empty variable counts as not set, as everywhere.
+    let given =
+        global.access_token.as_ref().map(|Secret(token)| token.trim()).filter(|token| !token.is_empty());
+    if let Some(token) = given {
+        return Ok(Some(token.to_owned()));
+    }
+    let Some(file) = &global.access_token_file else { return Ok(None) };
+    let read = std::fs::read_to_string(file);
+    let text = read.map_err(|error| {
+        Failure::Usage(format!("--access-token-file {} cannot be read: {error}", file.display()))
+    })?;
+    match text.trim() {
+        "" => Err(Failure::Usage(format!("--access-token-file {} is empty", file.display()))),
+        token => Ok(Some(token.to_owned())),
     }
 }
 

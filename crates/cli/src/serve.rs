@@ -55,7 +55,7 @@ async fn on_services(settings: &Settings) -> anyhow::Result<()> {
         Arc::new(AmqpBroker::connect(AmqpSettings::new(settings.amqp.url.reveal(), "everstep coordinator")));
     let coordinator = Coordinator::new(store, Arc::clone(&broker), settings.coordinator.clone()).await?;
     let page = metrics(settings, coordinator.handle(), None)?;
-    let outcome = run(listener, coordinator, None, Stop::on_signal()?).await;
+    let outcome = run(settings, listener, coordinator, None, Stop::on_signal()?).await;
     end(page).await;
     broker.close().await;
     outcome
@@ -81,7 +81,7 @@ async fn embedded(settings: &Settings, data: &Path) -> anyhow::Result<()> {
     let worker = Worker::new(registry, Arc::new(broker.connection()), worker_settings(settings, counters)?)?;
     let page = metrics(settings, coordinator.handle(), Some(worker.probe()))?;
     tracing::info!(data = %file.display(), "everything runs in this process, on an embedded store");
-    let outcome = run(listener, coordinator, Some(worker), Stop::on_signal()?).await;
+    let outcome = run(settings, listener, coordinator, Some(worker), Stop::on_signal()?).await;
     end(page).await;
     broker.close().await;
     outcome.and(payments.stop().await)
@@ -127,13 +127,13 @@ fn worker_settings(
 /// Before anything else is opened: a port in use is the likeliest mistake.
 async fn bind(settings: &Settings) -> anyhow::Result<TcpListener> {
     let listen = settings.http.listen;
-    http::check_listen(listen)?;
     TcpListener::bind(listen).await.with_context(|| format!("cannot serve HTTP at {listen}"))
 }
 
 /// Runs all parts until the stop, or until one of them ends by itself. The worker goes first and the coordinator last, so
 /// that what the worker gives back is taken.
 async fn run(
+    settings: &Settings,
     listener: TcpListener,
     coordinator: Coordinator,
     worker: Option<Worker>,
@@ -141,7 +141,7 @@ async fn run(
 ) -> anyhow::Result<()> {
     let handle = coordinator.handle();
     let api = async {
-        let outcome = http::serve(listener, handle, stop.begun()).await;
+        let outcome = http::serve_with(settings.http.served(), listener, handle, stop.begun()).await;
         stop.begin();
         outcome.context("the HTTP API has failed")
     };

@@ -17,6 +17,8 @@ const READING: Reading = Reading {
     no_settings: &[
         "EVERSTEP_URL",
         "EVERSTEP_NAMESPACE",
+        "EVERSTEP_ACCESS_TOKEN",
+        "EVERSTEP_ACCESS_TOKEN_FILE",
         "EVERSTEP_OUTPUT",
         "EVERSTEP_CONFIG",
         "EVERSTEP_RABBITMQCTL",
@@ -88,7 +90,6 @@ impl Settings {
         }
         problems.extend(self.postgres.validate());
         problems.extend(self.amqp.validate());
-        problems.extend(self.http.validate());
         problems.extend(self.coordinator.validate());
         problems.extend(self.worker.validate());
         problems.extend(self.log.validate());

@@ -1,16 +1,17 @@
 //! The routes: one request, one answer, and a failure that says whether repeating it is safe.
 
+mod access;
 mod schedules;
 
 use std::time::Duration;
 
 use everstep_protocol::{EventKey, EventType, InstanceId, Namespace, Pin, Token, WorkflowName};
-use reqwest::{Method, RequestBuilder, Url, header};
+use reqwest::{Method, RequestBuilder, Url, header, header::HeaderValue};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-pub use self::schedules::Backfill;
+pub use self::{access::WantedAccess, schedules::Backfill};
 use crate::error::{Error, Problem};
 
 /// Longer than a coordinator takes to say that it does not know.
@@ -27,6 +28,8 @@ pub struct Api {
     http: reqwest::Client,
     base: Url,
     namespace: Namespace,
+    /// What opens the API, where it demands that. It shows nothing of itself.
+    bearer: Option<HeaderValue>,
 }
 
 /// A JSON answer, as it was sent.
@@ -185,13 +188,27 @@ impl Api {
             .no_proxy()
             .build()
             .map_err(|error| refused(&error.to_string()))?;
-        Ok(Self { http, base, namespace })
+        Ok(Self { http, base, namespace, bearer: None })
     }
 
     /// The same API about another namespace.
     #[must_use]
     pub fn in_namespace(self, namespace: Namespace) -> Self {
         Self { namespace, ..self }
+    }
+
+    /// The same API, asked with an access token. Its text is in no error and in nothing that is printed.
+    pub fn with_access_token(self, token: &str) -> Result<Self, Error> {
+        let refused = || Error::Value {
+            what: "access token",
+            reason: "it must be visible ASCII characters, as it was given to you".to_owned(),
+        };
+        if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(refused());
+        }
+        let mut bearer = HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| refused())?;
+        bearer.set_sensitive(true);
+        Ok(Self { bearer: Some(bearer), ..self })
     }
 
     /// Starts an instance. Repeating it with the same id makes no second one.
@@ -458,10 +475,14 @@ impl Api {
     }
 
     pub(crate) fn url(&self, rest: &[&str]) -> Url {
+        self.url_in(self.namespace.as_str(), rest)
+    }
+
+    fn url_in(&self, namespace: &str, rest: &[&str]) -> Url {
         let mut url = self.base.clone();
         // That it can be a base was checked when this was made.
         if let Ok(mut segments) = url.path_segments_mut() {
-            segments.pop_if_empty().extend(["v1", self.namespace.as_str()]).extend(rest);
+            segments.pop_if_empty().extend(["v1", namespace]).extend(rest);
         }
         url
     }
@@ -490,13 +511,20 @@ impl Api {
             is_sent: !error.is_connect(),
             is_repeatable,
         };
-        let response = request.send().await.map_err(|error| unreachable(&error))?;
+        let response = self.opened(request).send().await.map_err(|error| unreachable(&error))?;
         let status = response.status();
         let text = response.text().await.map_err(|error| unreachable(&error))?;
         if status.is_success() {
             return Ok(Answer { status: status.as_u16(), text });
         }
         Err(self.problem(status.as_u16(), &text))
+    }
+
+    fn opened(&self, request: RequestBuilder) -> RequestBuilder {
+        match &self.bearer {
+            Some(bearer) => request.header(header::AUTHORIZATION, bearer.clone()),
+            None => request,
+        }
     }
 
     fn problem(&self, status: u16, text: &str) -> Error {
@@ -508,7 +536,7 @@ impl Api {
 
     /// Begins an answer that goes on for as long as there is something to tell.
     pub(crate) async fn begin(&self, url: Url, after: Option<&str>) -> Result<reqwest::Response, Error> {
-        let mut request = self.http.get(url).timeout(STREAM_WITHIN);
+        let mut request = self.opened(self.http.get(url).timeout(STREAM_WITHIN));
         if let Some(after) = after {
             request = request.header("last-event-id", after);
         }

@@ -81,6 +81,13 @@ impl Client {
         Ok(Self { api: Api::new(url, Namespace::default())? })
     }
 
+    /// The same API, asked with an access token. Needed wherever the API is not on loopback; its text is in no error.
+    ///
+    /// Errors: [`Error::Value`], for what can be no access token.
+    pub fn access_token(self, token: &str) -> Result<Self, Error> {
+        Ok(Self { api: self.api.with_access_token(token)? })
+    }
+
     /// The same API about another namespace.
     pub fn namespace(self, namespace: &str) -> Result<Self, Error> {
         Ok(Self { api: self.api.in_namespace(Namespace::new(namespace)?) })

@@ -1,5 +1,6 @@
 //! What the HTTP API, the CLI's embedded mode and tests ask of a running coordinator.
 
+mod access;
 pub(crate) mod act;
 mod attention;
 pub(crate) mod bulk;

@@ -4,8 +4,8 @@
 //! come from the store. Its JSON shapes (`view`, `journal`) are its own, apart from the stored types, so that a change
 //! of the store never changes the API by accident. Every refusal is one `match` in `problem`.
 //!
-//! There is no access control yet, hence only loopback is served ([`check_listen`]) and requests that a browser was
-//! tricked into sending are refused (`guard`).
+//! Whoever asks needs an access token (`access`), with a role that the one table in `needs` names; but on loopback, unless the
+//! [`Settings`] say otherwise, where requests that a browser was tricked into sending are refused instead (`guard`).
 //!
 //! | route | |
 //! | --- | --- |
@@ -42,10 +42,13 @@
 //! | `GET /v1/{namespace}/hooks`, `.../{token}` | tokens and who has them |
 //! | `POST /v1/{namespace}/hooks/{token}/resume` | resumes a hook |
 //! | `POST /hooks/{namespace}/{token}` | calls a webhook, from anywhere; other methods where it takes them |
+//! | `GET`, `POST /v1/{namespace}/access-tokens`, `DELETE .../{id}` | what opens all this |
 //! | `GET /v1/{namespace}/rejected` | messages that could not be accepted |
 //! | `GET /openapi.json`, `/docs/` | this table in full, generated; and a page that shows it |
 //! | `GET /healthz`, `/readyz`, `/metrics` | for probes and Prometheus |
 
+mod access;
+mod access_tokens;
 mod act;
 mod attention;
 mod batch;
@@ -63,6 +66,7 @@ mod instances;
 mod journal;
 mod ledger;
 mod list;
+mod needs;
 mod operate;
 mod problem;
 mod reason;
@@ -89,6 +93,10 @@ use tower_http::{
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 
+pub use self::{
+    access::Demand,
+    access_tokens::{UNNAMED as ACCESS_TOKEN_UNNAMED, lasts as access_token_lasts},
+};
 use crate::Handle;
 
 /// How long requests under way may take after the stop: longer than a decision is waited for.
@@ -97,30 +105,38 @@ const GRACE: Duration = Duration::from_secs(12);
 /// Bytes of a batch of starts that are read, unless a single start may be larger.
 const BATCH_BODY_BYTES: usize = 16 << 20;
 
-/// An address that is not served. Trying it again gives the same answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "http.listen {0} is refused: the API has no access control yet, so only a loopback address such as 127.0.0.1:7070 is \
-     served; to reach it from elsewhere, put a proxy that checks access on this host"
-)]
-pub struct ListenError(pub SocketAddr);
-
-/// Whether the API may be served at this address: on loopback only, as long as there is no access control.
-pub fn check_listen(addr: SocketAddr) -> Result<(), ListenError> {
-    if addr.ip().to_canonical().is_loopback() { Ok(()) } else { Err(ListenError(addr)) }
+/// How the API is served.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// When requests need an access token.
+    pub access: Demand,
 }
 
-/// Serves the API until `stop` is done and the requests under way are answered, or too late.
+/// Serves the API with the default settings until `stop` is done and the requests under way are answered, or too late.
 ///
-/// Errors: the listener is not on loopback ([`ListenError`]), or it fails.
+/// Errors: the listener fails.
 pub async fn serve(
     listener: TcpListener,
     handle: Handle,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
+    serve_with(Settings::default(), listener, handle, stop).await
+}
+
+/// The same with settings.
+pub async fn serve_with(
+    settings: Settings,
+    listener: TcpListener,
+    handle: Handle,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
     let addr = listener.local_addr()?;
-    check_listen(addr).map_err(|error| io::Error::new(io::ErrorKind::PermissionDenied, error))?;
-    tracing::info!(%addr, "serving HTTP");
+    let demands_tokens = settings.access.holds_at(addr);
+    tracing::info!(%addr, demands_tokens, "serving HTTP");
+    if !demands_tokens && !addr.ip().to_canonical().is_loopback() {
+        tracing::warn!(%addr, "the HTTP API is open: whoever reaches this address may do everything (http.access = never)");
+    }
+    let service = router(settings, addr, handle).into_make_service_with_connect_info::<SocketAddr>();
     let stop = stop.shared();
     let late = {
         let stop = stop.clone();
@@ -130,7 +146,7 @@ pub async fn serve(
         }
     };
     tokio::select! {
-        outcome = axum::serve(listener, router(handle)).with_graceful_shutdown(stop).into_future() => outcome,
+        outcome = axum::serve(listener, service).with_graceful_shutdown(stop).into_future() => outcome,
         () = late => {
             tracing::warn!("some HTTP requests did not end in time and are cut off");
             Ok(())
@@ -138,15 +154,20 @@ pub async fn serve(
     }
 }
 
-/// All routes.
-pub fn router(handle: Handle) -> Router {
+/// All routes, as they are served at an address.
+pub fn router(settings: Settings, listen: SocketAddr, handle: Handle) -> Router {
+    let gate = access::Gate {
+        handle: handle.clone(),
+        demands: settings.access.holds_at(listen),
+        is_loopback: listen.ip().to_canonical().is_loopback(),
+    };
     let (router, document) = documented(&handle).split_for_parts();
     router
         .merge(document::routes(document::finished(document)))
         .fallback(guard::no_such_route)
         .method_not_allowed_fallback(guard::wrong_method)
         .layer(middleware::map_response(guard::body_too_large))
-        .layer(middleware::from_fn(guard::only_from_here))
+        .layer(middleware::from_fn_with_state(gate, access::admitted))
         .layer(TraceLayer::new_for_http().make_span_with(span).on_failure(not_ready_is_no_error()))
         .with_state(handle)
 }
@@ -205,6 +226,8 @@ fn plain() -> OpenApiRouter<Handle> {
         .routes(routes!(schedules::trigger))
         .routes(routes!(schedules::backfill))
         .routes(routes!(schedules::changes))
+        .routes(routes!(access_tokens::list, access_tokens::create))
+        .routes(routes!(access_tokens::revoke))
         .routes(routes!(rejected::list))
         .routes(routes!(hooks::list))
         .routes(routes!(hooks::get))
@@ -250,17 +273,6 @@ fn not_ready_is_no_error() -> DefaultOnFailure {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_loopback_is_served() {
-        for addr in ["127.0.0.1:7070", "127.9.0.1:1", "[::1]:7070", "[::ffff:127.0.0.1]:1"] {
-            assert_eq!(check_listen(addr.parse().unwrap()), Ok(()), "{addr}");
-        }
-        for addr in ["0.0.0.0:7070", "[::]:7070", "10.0.0.1:7070", "192.168.1.1:80"] {
-            let error = check_listen(addr.parse().unwrap()).unwrap_err();
-            assert!(error.to_string().contains(addr), "{error}");
-        }
-    }
 
     #[test]
     fn a_body_may_be_larger_than_the_input_in_it() {

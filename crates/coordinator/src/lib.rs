@@ -27,6 +27,7 @@
 //!
 //! What it does not do: no rule about instances stands here, they are the engine's; no SQL, no AMQP.
 
+mod access;
 mod arrival;
 mod bound;
 mod calendars;
@@ -48,6 +49,7 @@ mod settings;
 mod shared;
 mod turn;
 
+pub use access::issue as issue_access_token;
 pub use chance::{Chance, SystemChance};
 pub use coordinator::Coordinator;
 pub use error::{Error, ErrorKind};

@@ -19,6 +19,7 @@ use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::time::Instant;
 
 use crate::{
+    access::Keyring,
     arrival::{Arrival, Share},
     bound::Bound,
     calendars::Calendars,
@@ -54,6 +55,8 @@ pub(crate) struct Shared {
     pub(crate) schemas: Schemas,
     /// Cron expressions, read.
     pub(crate) calendars: Calendars,
+    /// What the store has said of access tokens.
+    pub(crate) keys: Keyring,
     /// Callers of webhooks that wait for an answer.
     pub(crate) replying: Replying,
     room: Mutex<Room>,
@@ -159,6 +162,7 @@ impl Shared {
             later: Later::default(),
             schemas: Schemas::default(),
             calendars: Calendars::default(),
+            keys: Keyring::default(),
             replying: Replying::default(),
             room: Mutex::new(room),
             sessions: RwLock::default(),

@@ -3,6 +3,7 @@
 //!
 //! | module | what it decides |
 //! | --- | --- |
+//! | [`access`] | whether an access token lets a request pass |
 //! | [`account`] | what a session's heartbeat shows that it lacks, and what it holds no longer |
 //! | [`start`] | whether a start creates an instance, meets an existing one, or conflicts |
 //! | [`mod@decide`] | what one input does to one instance |
@@ -17,6 +18,7 @@
 //! | [`report`] | which entries a report becomes; run by coordinator and worker alike |
 //! | [`replay`] | how a journal is fed to a body, and what the body may do next |
 
+pub mod access;
 pub mod account;
 pub mod audit;
 pub mod batch;

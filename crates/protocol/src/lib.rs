@@ -4,6 +4,7 @@
 //!
 //! No I/O, no clock, no async. The engine decides with these types, the store writes them, the broker carries them.
 
+pub mod access;
 pub mod attribute;
 pub mod call;
 mod child;
@@ -30,6 +31,7 @@ pub mod topology;
 mod webhook;
 pub mod wire;
 
+pub use access::{AccessError, AccessHash, AccessToken, AccessTokenId, Role, Scope};
 pub use attribute::{Attribute, AttributeError, AttributeValue};
 pub use call::{Call, CallHash, CallKind};
 pub use child::child_id;
@@ -41,8 +43,8 @@ pub use id::{
 };
 pub use key::{Fingerprint, StepKey};
 pub use name::{
-    AttributeName, BuildName, CallName, EventKey, EventType, FunctionName, InstanceId, Namespace, Pool,
-    Reference, ScheduleId, Token, WorkflowName,
+    AccessName, AttributeName, BuildName, CallName, EventKey, EventType, FunctionName, InstanceId, Namespace,
+    Pool, Reference, ScheduleId, Token, WorkflowName,
 };
 pub use payload::Payload;
 pub use pin::Pin;

@@ -115,6 +115,13 @@ const ATTRIBUTE: Rule = Rule {
     words: "1 to 64 of the characters A-Z, a-z, 0-9, _, - and .",
 };
 
+const ACCESS: Rule = Rule {
+    holds: |text| {
+        (1..=240).contains(&text.len()) && text.chars().count() <= 60 && !text.chars().any(char::is_control)
+    },
+    words: "1 to 60 characters without control characters",
+};
+
 macro_rules! name {
     ($(#[$doc:meta])* $name:ident, $field:literal, $rule:expr) => {
         name! { $(#[$doc])* $name, $field, $rule, $rule }
@@ -308,6 +315,11 @@ impl Reference {
 name! {
     /// The name of an attribute: 1 to 64 of `[A-Za-z0-9_.-]` (P37).
     AttributeName, "attribute name", ATTRIBUTE
+}
+
+name! {
+    /// What people call an access token, such as `ci`: 1 to 60 characters of any Unicode, no control characters.
+    AccessName, "access token name", ACCESS
 }
 
 impl Default for Namespace {

@@ -8,11 +8,12 @@
 //! | `transaction`, `load`, `write` | the transaction of a batch: lock and load, decide, write and commit in two round trips |
 //! | `rows` | rows and columns of engine types |
 //! | `statements` | the hot statements, of which a test asserts the plans (rule W37) |
-//! | `journal`, `sessions`, `schedule`, `records`, `bulks`, `schedules`, `views` | the rest of the port |
+//! | `journal`, `sessions`, `schedule`, `records`, `bulks`, `schedules`, `access`, `views` | the rest of the port |
 //!
 //! Invariants: locks are taken on heads, in one order, never waited for; side rows change only under their head's lock, but
 //! for the offer mark of a ready row; a connection inside a transaction never goes back to the pool.
 
+mod access;
 mod attention;
 mod bulks;
 mod events;
@@ -41,7 +42,7 @@ use deadpool_postgres::{
     Hook, HookError, Manager, ManagerConfig, Object, Pool, QueueMode, RecyclingMethod, Runtime, Timeouts,
 };
 use everstep_engine::{rows::Needs, start::NameKey};
-use everstep_protocol::{Incarnation, InstanceUid, journal::Entry};
+use everstep_protocol::{Incarnation, InstanceUid, Timestamp, journal::Entry};
 use tokio_postgres::{Config, NoTls};
 
 #[doc(hidden)]
@@ -56,6 +57,7 @@ use self::{fault::Fault, trip::Trip};
 use crate::{Decide, Error, ErrorKind, Instances, Range, StepOver};
 
 const CONNECTING: &str = "connecting to PostgreSQL";
+const CLOCK: &str = "SELECT everstep_clock()";
 /// How long the database's machine may not answer before a connection counts as gone.
 const UNANSWERED: Duration = Duration::from_secs(30);
 
@@ -156,6 +158,12 @@ impl PostgresStore {
         let store = Self { pool };
         store.incarnation().await?;
         Ok(store)
+    }
+
+    /// The database's time.
+    async fn clock(&self, doing: &'static str) -> Result<Timestamp, Error> {
+        let now = self.read(doing, CLOCK, trip::Params::new(), |row| rows::time(row, 0)).await?.pop();
+        now.ok_or_else(|| Fault::corrupt("the clock does not answer").into_error(doing))
     }
 
     async fn client(&self, doing: &'static str) -> Result<Object, Error> {

@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails where it is surprised")]
 
 mod conformance {
+    pub(crate) mod access;
     pub(crate) mod bulks;
     pub(crate) mod control;
     pub(crate) mod events;
@@ -177,6 +178,12 @@ suites! {
         s05_those_whose_time_has_come_are_found_earliest_first_and_settled_together,
         s15_who_changed_a_schedule_is_recorded_also_when_it_is_gone,
         s01_schedules_are_listed_by_their_ids_and_kept_exactly,
+    },
+    access::{
+        a01_a_token_is_kept_exactly_and_given_once,
+        a03_a_token_is_revoked_once_and_opens_nothing_then,
+        a03_tokens_are_listed_newest_first_within_their_scope,
+        a03_the_use_of_a_token_is_noted_and_young_ones_are_not_cleaned,
     },
     ledger::{
         l14_calls_are_found_by_instance_reference_and_key,

@@ -2,6 +2,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
+use everstep_coordinator::http::Demand;
 use everstep_protocol::{BuildName, Millis, Pool};
 use everstep_settings::SecretUrl;
 use reqwest::Url;
@@ -52,19 +53,24 @@ impl Amqp {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Http {
-    /// Address and port to serve at. Only loopback, as long as there is no access control. Default `127.0.0.1:7070`.
+    /// Address and port to serve at. Default `127.0.0.1:7070`.
     pub listen: SocketAddr,
+    /// When requests need an access token: `unless_loopback`, where only this host can ask; `always`; or `never`, which lets whoever
+    /// reaches the port do everything. Default `unless_loopback`.
+    pub access: Demand,
 }
 
 impl Default for Http {
     fn default() -> Self {
-        Self { listen: SocketAddr::from(([127, 0, 0, 1], 7070)) }
+        Self { listen: SocketAddr::from(([127, 0, 0, 1], 7070)), access: Demand::default() }
     }
 }
 
 impl Http {
-    pub(super) fn validate(&self) -> Vec<String> {
-        everstep_coordinator::http::check_listen(self.listen).err().iter().map(ToString::to_string).collect()
+    /// As the coordinator takes them.
+    #[must_use]
+    pub const fn served(&self) -> everstep_coordinator::http::Settings {
+        everstep_coordinator::http::Settings { access: self.access }
     }
 }
 

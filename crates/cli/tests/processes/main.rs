@@ -3,6 +3,7 @@
 //! a step, which the worker writes into a ledger of its own, is one that the journal accounts for. Not: what every
 //! answer looks like (tests/commands.rs), nor the rules one by one (crates/system-tests).
 
+mod access;
 mod fleet;
 mod fuse;
 mod hooks;

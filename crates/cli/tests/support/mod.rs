@@ -15,7 +15,7 @@ use axum::{
     Router,
     body::Bytes,
     extract::State,
-    http::{Method, StatusCode, Uri, header},
+    http::{HeaderMap, Method, StatusCode, Uri, header},
     response::{IntoResponse, Response},
 };
 
@@ -115,10 +115,20 @@ impl Rig {
     }
 }
 
-async fn answer(State(shared): State<Shared>, method: Method, uri: Uri, body: Bytes) -> Response {
+async fn answer(
+    State(shared): State<Shared>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
     let asked = format!("{method} {uri}");
     let body = String::from_utf8_lossy(&body);
-    shared.requests.lock().unwrap().push(format!("{asked} {body}").trim_end().to_owned());
+    let mut request = format!("{asked} {body}").trim_end().to_owned();
+    if let Some(given) = headers.get(header::AUTHORIZATION) {
+        request = format!("{request} (Authorization: {})", given.to_str().unwrap());
+    }
+    shared.requests.lock().unwrap().push(request);
     let mut answers = shared.answers.lock().unwrap();
     let Some(at) = answers.iter().position(|(route, ..)| *route == asked) else {
         return (StatusCode::IM_A_TEAPOT, format!("the test has no answer to {asked}")).into_response();

@@ -14,10 +14,19 @@ pub(super) use self::problems::{
 
 use axum::{Json, Router};
 use utoipa::{
-    OpenApi as _,
-    openapi::{OpenApi, RefOr},
+    Modify, OpenApi as _,
+    openapi::{
+        OpenApi, RefOr,
+        path::Operation,
+        security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme},
+    },
 };
 use utoipa_swagger_ui::{Config, SwaggerUi};
+
+use super::needs::{self, Need};
+
+/// What the document calls access tokens.
+const SCHEME: &str = "access_token";
 
 /// Where the document is.
 const PATH: &str = "/openapi.json";
@@ -34,6 +43,7 @@ const PATH: &str = "/openapi.json";
         license(name = "Apache-2.0"),
     ),
     components(schemas(super::problem::Problem)),
+    modifiers(&Bearer),
     tags(
         (name = "instances", description = "Start, list and show instances of workflows"),
         (name = "control", description = "Operate one instance"),
@@ -43,6 +53,7 @@ const PATH: &str = "/openapi.json";
         (name = "bulk", description = "Operate many instances"),
         (name = "schedules", description = "Starts that are repeated"),
         (name = "ledger", description = "Calls that steps have made"),
+        (name = "access", description = "Access tokens"),
         (name = "records", description = "What could not be accepted"),
         (name = "streams", description = "Server-sent events"),
         (name = "probes", description = "For Kubernetes and Prometheus"),
@@ -57,17 +68,56 @@ pub(super) fn head() -> OpenApi {
     document
 }
 
-/// The document with what utoipa cannot say: a body may be left out, except where a field of it is needed.
+/// How whoever asks is known.
+struct Bearer;
+
+impl Modify for Bearer {
+    fn modify(&self, document: &mut OpenApi) {
+        let scheme = HttpBuilder::new()
+            .scheme(HttpAuthScheme::Bearer)
+            .bearer_format("evs_<id>_<secret>")
+            .description(Some(
+                "An access token, where the API demands one: not on loopback, unless it is set up so",
+            ))
+            .build();
+        let components = document.components.get_or_insert_default();
+        components.add_security_scheme(SCHEME, SecurityScheme::Http(scheme));
+    }
+}
+
+/// The document with what utoipa cannot say: a body may be left out, except where a field of it is needed; and what each route needs.
 pub(super) fn finished(mut document: OpenApi) -> OpenApi {
-    for item in document.paths.paths.values_mut() {
-        for operation in [&mut item.post, &mut item.put, &mut item.patch, &mut item.delete, &mut item.get] {
-            let body = operation.as_mut().and_then(|operation| operation.request_body.as_mut());
-            if let Some(RefOr::T(body)) = body {
+    for (path, item) in &mut document.paths.paths {
+        let operations = [
+            ("POST", &mut item.post),
+            ("PUT", &mut item.put),
+            ("PATCH", &mut item.patch),
+            ("DELETE", &mut item.delete),
+            ("GET", &mut item.get),
+        ];
+        for (method, operation) in operations {
+            let Some(operation) = operation else { continue };
+            if let Some(RefOr::T(body)) = &mut operation.request_body {
                 body.required = None;
             }
+            needing(operation, needs::of(method, path));
         }
     }
     document
+}
+
+fn needing(operation: &mut Operation, need: Need) {
+    match need {
+        Need::Nothing => {
+            operation.security = Some(Vec::new());
+            operation.responses.responses.remove("401");
+        }
+        Need::Role(role) => {
+            operation.security = Some(vec![SecurityRequirement::new(SCHEME, [] as [&str; 0])]);
+            let said = operation.description.take().map(|said| said + "\n\n").unwrap_or_default();
+            operation.description = Some(format!("{said}Needs the role `{role}`."));
+        }
+    }
 }
 
 /// Serves the document, and the page that shows it.

@@ -1,37 +1,32 @@
-//! What stands before and behind the routes: who may call at all, and problems in place of plain errors.
+//! What stands before and behind the routes: that no foreign web page calls, and problems in place of plain errors. Who may call is in
+//! `access`.
 //!
 //! Loopback is no protection against the user's own browser: a web page may post to `127.0.0.1` blindly, or make its own
 //! domain point there (DNS rebinding). The first is told by `Origin` and the media type, the second by `Host`.
 
 use axum::{
-    extract::Request,
     http::{HeaderMap, Method, StatusCode, Uri, header},
-    middleware::Next,
     response::{IntoResponse, Response},
 };
 
 use super::problem::{PROBLEM_JSON, Refusal};
 
-/// Lets a request pass if it calls this host by a loopback name and no foreign web page sent it.
-pub(super) async fn only_from_here(request: Request, next: Next) -> Response {
-    match check(request.uri(), request.headers()) {
-        Ok(()) => next.run(request).await,
-        Err(refusal) => refusal.into_response(),
-    }
-}
-
-fn check(uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
+/// Refuses what a foreign web page has sent, where no access token is demanded: a page of another origin; and on loopback also what
+/// calls this host by another name than a loopback one.
+pub(super) fn no_foreign_page(uri: &Uri, headers: &HeaderMap, is_loopback: bool) -> Result<(), Refusal> {
     let host = match headers.get(header::HOST) {
         Some(host) => host.to_str().unwrap_or_default(),
         None => uri.authority().map_or("", |authority| authority.as_str()),
     };
-    if !is_loopback(host) {
+    if is_loopback && !names_loopback(host) {
         return Err(Refusal::NotFromHere(format!("the request is for host {host:?}")));
     }
     let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
     let origin = origin.to_str().unwrap_or_default();
     let from = origin.split_once("://").map_or("", |(_, host)| host);
-    if is_loopback(from) {
+    // A page that this very address has served, if any.
+    let is_same = !is_loopback && !from.is_empty() && from.eq_ignore_ascii_case(host);
+    if is_same || (is_loopback && names_loopback(from)) {
         Ok(())
     } else {
         Err(Refusal::NotFromHere(format!("the request comes from {origin:?}")))
@@ -39,7 +34,7 @@ fn check(uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
 }
 
 /// Whether `host`, with or without a port, names this host by itself.
-fn is_loopback(host: &str) -> bool {
+fn names_loopback(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) && !name.ends_with(':') => name,
         _ => host,
@@ -73,7 +68,7 @@ mod tests {
     #[test]
     fn only_loopback_names_are_this_host() {
         for host in ["localhost", "LOCALHOST:7070", "127.0.0.1", "127.0.0.1:80", "[::1]", "[::1]:7070"] {
-            assert!(is_loopback(host), "{host}");
+            assert!(names_loopback(host), "{host}");
         }
         for host in [
             "",
@@ -84,7 +79,7 @@ mod tests {
             "[::2]:1",
             "0.0.0.0",
         ] {
-            assert!(!is_loopback(host), "{host}");
+            assert!(!names_loopback(host), "{host}");
         }
     }
 
@@ -94,10 +89,27 @@ mod tests {
             let mut headers = HeaderMap::new();
             headers.insert(header::HOST, "127.0.0.1:7070".parse().unwrap());
             headers.insert(header::ORIGIN, origin.parse().unwrap());
-            check(&Uri::from_static("/"), &headers).is_ok()
+            no_foreign_page(&Uri::from_static("/"), &headers, true).is_ok()
         };
         assert!(check("http://localhost:3000"));
         assert!(!check("https://evil.example"));
         assert!(!check("null"));
+    }
+
+    #[test]
+    fn elsewhere_only_pages_of_the_same_origin_are_let_in() {
+        let check = |host: &str, origin: Option<&str>| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::HOST, host.parse().unwrap());
+            if let Some(origin) = origin {
+                headers.insert(header::ORIGIN, origin.parse().unwrap());
+            }
+            no_foreign_page(&Uri::from_static("/"), &headers, false).is_ok()
+        };
+        assert!(check("engine.example:7070", None));
+        assert!(check("engine.example:7070", Some("http://engine.example:7070")));
+        for origin in ["http://evil.example", "http://localhost", "null", ""] {
+            assert!(!check("engine.example:7070", Some(origin)), "{origin}");
+        }
     }
 }

@@ -6,7 +6,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use everstep_protocol::{
-    AttributeError, hook::HookError, journal::Other, name::NameError, payload::PayloadError,
+    AccessError, AttributeError, hook::HookError, journal::Other, name::NameError, payload::PayloadError,
 };
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -85,6 +85,15 @@ pub(super) enum Refusal {
     /// The request does not come from this host, or a web page sent it.
     #[error("{0}")]
     NotFromHere(String),
+    /// The request has no access token, or one that opens nothing.
+    #[error("{detail}")]
+    Unauthenticated { is_given: bool, detail: String },
+    /// Its access token is not enough.
+    #[error("{0}")]
+    Forbidden(String),
+    /// An access token that is asked for is not acceptable.
+    #[error("{0}")]
+    Access(String),
     /// There is no such route.
     #[error("there is nothing at {0}")]
     NoSuchRoute(String),
@@ -162,6 +171,15 @@ pub(super) enum Refusal {
     Bug(String),
 }
 
+impl From<AccessError> for Refusal {
+    fn from(error: AccessError) -> Self {
+        match error {
+            AccessError::Scope(_) | AccessError::Id(_) => Self::Path(error.to_string()),
+            AccessError::Role(_) | AccessError::Text => Self::Access(error.to_string()),
+        }
+    }
+}
+
 impl From<everstep_store::Error> for Refusal {
     fn from(error: everstep_store::Error) -> Self {
         Self::Engine(error.into())
@@ -194,6 +212,11 @@ impl Refusal {
             Self::MailboxFull(_) => (S::TOO_MANY_REQUESTS, "mailbox_full", "Too many unread events"),
             Self::BodyTooLarge => (S::PAYLOAD_TOO_LARGE, "too_large", "The body is too large"),
             Self::NotFromHere(_) => (S::FORBIDDEN, "not_from_here", "Only this host is served"),
+            Self::Unauthenticated { .. } => (S::UNAUTHORIZED, "unauthenticated", "An access token is needed"),
+            Self::Forbidden(_) => (S::FORBIDDEN, "forbidden", "The access token is not enough"),
+            Self::Access(_) => {
+                (S::UNPROCESSABLE_ENTITY, "access_token", "The access token is not acceptable")
+            }
             Self::NoSuchRoute(_) => (S::NOT_FOUND, "no_such_route", "No such route"),
             Self::WrongMethod(_) => (S::METHOD_NOT_ALLOWED, "wrong_method", "The route has no such method"),
             Self::NotFound(_) => (S::NOT_FOUND, "not_found", "No such instance"),
@@ -246,6 +269,10 @@ impl Refusal {
             }
             Self::Item { refusal, .. } | Self::Id { refusal, .. } => return refusal.hint(),
             Self::NotFromHere(_) => "call the API as localhost or 127.0.0.1, and not from a web page",
+            Self::Unauthenticated { .. } => {
+                "send the header Authorization: Bearer with an access token; `everstep access-token create` makes one"
+            }
+            Self::Forbidden(_) => "ask an admin for an access token with that role in that namespace",
             Self::Conflict { id, .. } => return Some(format!("look at {id}, or start under another id")),
             Self::HookHeld { owner: Some(owner), .. } => {
                 return Some(format!(
@@ -299,6 +326,18 @@ impl Refusal {
         match self {
             Self::Engine(Error::Store(error)) if status.is_server_error() => error.for_outsiders(),
             other => other.to_string(),
+        }
+    }
+
+    /// What a client is told of how to come in (RFC 6750).
+    const fn challenge(&self) -> Option<&'static str> {
+        match self {
+            Self::Unauthenticated { is_given: false, .. } => Some(r#"Bearer realm="everstep""#),
+            Self::Unauthenticated { is_given: true, .. } => {
+                Some(r#"Bearer realm="everstep", error="invalid_token""#)
+            }
+            Self::Forbidden(_) => Some(r#"Bearer realm="everstep", error="insufficient_scope""#),
+            _ => None,
         }
     }
 
@@ -371,11 +410,14 @@ impl IntoResponse for Refusal {
         } else {
             None
         };
-        let owner = if let Self::HookHeld { owner, .. } = self { owner } else { None };
+        let owner = if let Self::HookHeld { owner, .. } = &self { owner.clone() } else { None };
         let problem = Problem { kind, title, status: status.as_u16(), code, detail, hint, retry_safe, owner };
         let body = serde_json::to_vec(&problem).expect("a problem is plain text and numbers");
         let content_type = (header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
         let mut response = (status, [content_type], body).into_response();
+        if let Some(challenge) = self.challenge() {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+        }
         if let Some(allow) = allow {
             response.headers_mut().insert(header::ALLOW, allow);
         }

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail tests")]
 
+mod access;
 mod attention;
 mod bulk;
 mod hooks;
@@ -12,14 +13,9 @@ mod rig;
 mod schedules;
 mod streams;
 
-use std::sync::Arc;
-
-use everstep_broker::memory::MemoryBroker;
-use everstep_coordinator::{Coordinator, Settings, http};
-use everstep_store::sqlite::SqliteStore;
+use everstep_coordinator::http;
 use rig::{Answer, Rig};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 
 const INSTANCES: &str = "/v1/default/workflows/fulfil/instances";
 
@@ -293,15 +289,12 @@ async fn probes_and_metrics_answer() {
 }
 
 #[tokio::test]
-async fn only_a_loopback_listener_is_served() {
-    let rig = Rig::new().await;
-    let dir = rig.dir.join("other");
-    let store = SqliteStore::open(&dir.join("test.db")).unwrap();
-    let coordinator =
-        Coordinator::new(Arc::new(store), Arc::new(MemoryBroker::new()), Settings::default()).await.unwrap();
-    let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
-    let refused = http::serve(listener, coordinator.handle(), std::future::pending()).await.unwrap_err();
-    assert!(refused.to_string().contains("only a loopback address"), "{refused}");
+async fn a04_only_a_loopback_listener_is_served_without_a_token() {
+    let rig = Rig::serving(http::Settings::default(), "0.0.0.0:0", async |_| ()).await;
+    rig.get(INSTANCES).await.problem(401, "unauthenticated");
+    rig.post(INSTANCES, r#"{"id":"a"}"#).await.problem(401, "unauthenticated");
+    assert_eq!(rig.get("/healthz").await.status, 200);
+    assert_eq!(Rig::new().await.get(INSTANCES).await.status, 200);
 }
 
 /// The lines of a streamed answer, which comes in chunks.

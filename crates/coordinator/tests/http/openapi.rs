@@ -36,7 +36,7 @@ async fn every_route_is_in_the_document() {
     let document = serde_json::to_value(http::openapi(&rig.handle)).unwrap();
     let documented: BTreeSet<String> = document["paths"].as_object().unwrap().keys().cloned().collect();
     // A router shows its paths among what it shows for debugging.
-    let shown = format!("{:?}", http::router(rig.handle.clone()));
+    let shown = format!("{:?}", http::router(http::Settings::default(), rig.addr, rig.handle.clone()));
     let routed: BTreeSet<String> = shown
         .split('"')
         .skip(1)

@@ -15,7 +15,7 @@ use tokio::{
 
 /// A coordinator that serves.
 pub(crate) struct Rig {
-    addr: SocketAddr,
+    pub(crate) addr: SocketAddr,
     pub(crate) dir: PathBuf,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) handle: Handle,
@@ -64,6 +64,15 @@ impl Rig {
 
     /// With something that is done to the store before.
     pub(crate) async fn with(before: impl AsyncFnOnce(&Arc<dyn Store>)) -> Self {
+        Self::serving(http::Settings::default(), "127.0.0.1:0", before).await
+    }
+
+    /// Served in this way, at this address.
+    pub(crate) async fn serving(
+        served: http::Settings,
+        listen: &str,
+        before: impl AsyncFnOnce(&Arc<dyn Store>),
+    ) -> Self {
         let dir = std::env::temp_dir().join(format!("everstep-http-{}", uuid::Uuid::now_v7()));
         let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&dir.join("test.db")).unwrap());
         before(&store).await;
@@ -71,12 +80,13 @@ impl Rig {
         let settings = Settings { limits, ..Settings::default() };
         let coordinator =
             Coordinator::new(Arc::clone(&store), Arc::new(MemoryBroker::new()), settings).await.unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let addr = listener.local_addr().unwrap();
+        let listener = TcpListener::bind(listen).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let addr = SocketAddr::from(([127, 0, 0, 1], port));
         let (stop_http, http_stopped) = oneshot::channel();
         let (stop_loop, loop_stopped) = oneshot::channel();
         let handle = coordinator.handle();
-        tokio::spawn(http::serve(listener, handle.clone(), async { drop(http_stopped.await) }));
+        tokio::spawn(http::serve_with(served, listener, handle.clone(), async { drop(http_stopped.await) }));
         tokio::spawn(coordinator.run(async { drop(loop_stopped.await) }));
         Self { addr, dir, store, handle, _stop: (stop_http, stop_loop) }
     }
@@ -90,6 +100,30 @@ impl Rig {
     }
 
     pub(crate) async fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+        let mut stream = self.send(method, path, headers, body).await;
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await.unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        read(head, body)
+    }
+
+    /// The head of an answer that need not end.
+    pub(crate) async fn head(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Answer {
+        let mut stream = self.send(method, path, headers, body).await;
+        let mut bytes = Vec::new();
+        while !bytes.ends_with(b"\r\n\r\n") {
+            bytes.push(stream.read_u8().await.unwrap());
+        }
+        read(&String::from_utf8(bytes).unwrap(), "")
+    }
+
+    async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> TcpStream {
         let host = self.addr.to_string();
         let mut lines = vec![format!("{method} {path} HTTP/1.1"), "connection: close".to_owned()];
         if !headers.iter().any(|(name, _)| *name == "host") {
@@ -99,13 +133,7 @@ impl Rig {
         lines.extend(headers.iter().map(|(name, value)| format!("{name}: {value}")));
         let mut stream = TcpStream::connect(self.addr).await.unwrap();
         stream.write_all(format!("{}\r\n\r\n{body}", lines.join("\r\n")).as_bytes()).await.unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).await.unwrap();
-        let (head, body) = text.split_once("\r\n\r\n").unwrap();
-        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        let headers = head.lines().filter_map(|line| line.split_once(": "));
-        let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-        Answer { status, headers, body: body.to_owned() }
+        stream
     }
 
     /// Opens a stream of events. HTTP/1.0, so that what comes is the events and nothing else.
@@ -120,6 +148,13 @@ impl Rig {
         stream.head = stream.until("\r\n\r\n").await.expect("it answers");
         stream
     }
+}
+
+fn read(head: &str, body: &str) -> Answer {
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    let headers = head.lines().filter_map(|line| line.split_once(": "));
+    let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    Answer { status, headers, body: body.to_owned() }
 }
 
 /// A stream of events as it comes.

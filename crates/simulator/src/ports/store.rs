@@ -29,7 +29,9 @@ use everstep_store::{
     Rejected, RejectedView, Replied, Schedule, Session, Sessions, StepOver, Views, sqlite::SqliteStore,
 };
 
-use everstep_protocol::ScheduleId;
+use everstep_engine::access::Asker;
+use everstep_protocol::{AccessTokenId, ScheduleId, Scope};
+use everstep_store::{AccessRow, AccessTokens, NewAccess};
 use everstep_store::{ChangeRow, Dated, ScheduleChange, ScheduleRow, ScheduleWrite, Schedules, Woken};
 
 use crate::{
@@ -276,6 +278,14 @@ handed_on!(Schedules {
     settle_schedules(writes: &[ScheduleWrite]) -> Vec<bool>;
     change_schedule(change: &ScheduleChange) -> bool;
     schedule_changes(namespace: &Namespace, id: &ScheduleId, limit: u32) -> Vec<ChangeRow>;
+});
+
+handed_on!(AccessTokens {
+    create_access_token(new: &NewAccess, by: &Asker) -> AccessRow;
+    access_token(id: AccessTokenId) -> Dated<Option<AccessRow>>;
+    access_tokens(within: &Scope, before: Option<AccessTokenId>, limit: u32) -> Dated<Vec<AccessRow>>;
+    revoke_access_token(within: &Scope, id: AccessTokenId, by: &Asker) -> Option<AccessRow>;
+    used_access_token(id: AccessTokenId) -> ();
 });
 
 handed_on!(Views {

@@ -80,7 +80,7 @@ fn is_unreadable(error: &tokio_postgres::Error) -> bool {
 fn kind_of_answer(error: &DbError) -> ErrorKind {
     let code = error.code();
     if *code == SqlState::UNIQUE_VIOLATION
-        && matches!(error.table(), Some("instance_name" | "message_decision" | "hook"))
+        && matches!(error.table(), Some("instance_name" | "message_decision" | "hook" | "access_token"))
     {
         return ErrorKind::Conflict;
     }

@@ -32,7 +32,7 @@ macro_rules! delete_some {
 }
 
 /// Each deletes at most $1 rows.
-const CLEAN: [&str; 6] = [
+const CLEAN: [&str; 7] = [
     // By the index message_decision_by_time, which holds no decision that met an instance: those last as long as it (P27).
     delete_some!(
         "message_decision",
@@ -51,6 +51,11 @@ const CLEAN: [&str; 6] = [
     delete_some!(
         "schedule_change",
         "SELECT ctid FROM schedule_change WHERE at < (SELECT everstep_clock()) - 7776000000000 ORDER BY at LIMIT $1::bigint"
+    ),
+    delete_some!(
+        "access_token",
+        "SELECT ctid FROM access_token WHERE least(expires_at, revoked_at) < (SELECT everstep_clock()) - 7776000000000
+        LIMIT $1::bigint"
     ),
     delete_some!(
         "session",

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use everstep_engine::schedule::{Definition, State};
-use everstep_protocol::{Namespace, ScheduleId, Timestamp};
+use everstep_protocol::{Namespace, ScheduleId};
 use tokio_postgres::Row;
 
 use super::{
@@ -24,7 +24,6 @@ macro_rules! select {
     };
 }
 
-const CLOCK: &str = "SELECT everstep_clock()";
 const ONE: &str = select!("WHERE namespace = $1::text AND id = $2::text");
 const LIST: &str = select!("WHERE namespace = $1::text AND id > $2::text ORDER BY id LIMIT $3::bigint");
 /// By the index `schedule_due`.
@@ -67,7 +66,7 @@ impl Schedules for PostgresStore {
         id: &ScheduleId,
     ) -> Result<Dated<Option<ScheduleRow>>, Error> {
         const DOING: &str = "reading a schedule";
-        let now = self.schedule_clock(DOING).await?;
+        let now = self.clock(DOING).await?;
         let mut found = self.read(DOING, ONE, params![namespace.as_str(), id.as_str()], row).await?;
         Ok(Dated { now, what: found.pop() })
     }
@@ -79,7 +78,7 @@ impl Schedules for PostgresStore {
         limit: u32,
     ) -> Result<Dated<Vec<ScheduleRow>>, Error> {
         const DOING: &str = "listing schedules";
-        let now = self.schedule_clock(DOING).await?;
+        let now = self.clock(DOING).await?;
         let after = after.map_or("", ScheduleId::as_str);
         let params = |rows| params![namespace.as_str(), after, rows];
         Ok(Dated { now, what: self.readable_schedules(DOING, LIST, params, limit).await? })
@@ -87,7 +86,7 @@ impl Schedules for PostgresStore {
 
     async fn woken_schedules(&self, limit: u32) -> Result<Woken, Error> {
         const DOING: &str = "looking for due schedules";
-        let now = self.schedule_clock(DOING).await?;
+        let now = self.clock(DOING).await?;
         let rows = self.readable_schedules(DOING, WOKEN, |rows| params![now.0, rows], limit).await?;
         let next = self.read(DOING, NEXT, params![now.0], |row| time(row, 0)).await?.pop();
         Ok(Woken { now, rows, next })
@@ -155,11 +154,6 @@ impl Schedules for PostgresStore {
 }
 
 impl PostgresStore {
-    async fn schedule_clock(&self, doing: &'static str) -> Result<Timestamp, Error> {
-        let now = self.read(doing, CLOCK, Params::new(), |row| time(row, 0)).await?.pop();
-        now.ok_or_else(|| Fault::corrupt("the clock does not answer").into_error(doing))
-    }
-
     /// The first rows that can be read, at most `limit`: as many more are asked for as could not be read.
     async fn readable_schedules<'a>(
         &self,

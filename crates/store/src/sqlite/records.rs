@@ -27,7 +27,7 @@ const QUARTER: Millis = Millis::from_secs(90 * 86_400);
 
 /// What is deleted after how long. A decision that met an instance lasts as long as it, and is not in the index by time
 /// (rule P27). Rejected records are numbered in the order of their times.
-const CLEAN: [(Millis, &str); 6] = [
+const CLEAN: [(Millis, &str); 7] = [
     (
         WEEK,
         "DELETE FROM message_decision WHERE (namespace, workflow, app_id, message_id) IN (
@@ -48,6 +48,11 @@ const CLEAN: [(Millis, &str); 6] = [
         QUARTER,
         "DELETE FROM schedule_change WHERE number IN (
             SELECT number FROM schedule_change WHERE at < ?1 ORDER BY at LIMIT ?2)",
+    ),
+    (
+        QUARTER,
+        "DELETE FROM access_token WHERE id IN (
+            SELECT id FROM access_token WHERE expires_at < ?1 OR revoked_at < ?1 LIMIT ?2)",
     ),
     (
         DAY,

@@ -9,6 +9,7 @@ use utoipa::{
 };
 
 use crate::http::{
+    access_tokens::{AccessPath, ScopePath},
     attention::QuestionPath,
     extract::{BulkPath, EventPath, InstancePath, NamespacePath, Operation, WorkflowPath},
     hooks::HookPath,
@@ -33,6 +34,10 @@ fn in_path(name: &str, description: &str, pattern: &str) -> Parameter {
 
 fn namespace() -> Parameter {
     in_path("namespace", "The namespace; `default` where nobody has chosen one", r"^[a-z0-9_-]{1,50}$")
+}
+
+fn scope() -> Parameter {
+    in_path("namespace", "The namespace; `*` for all", r"^([a-z0-9_-]{1,50}|\*)$")
 }
 
 fn workflow() -> Parameter {
@@ -89,6 +94,8 @@ parameters! {
         in_path("question", "`parked`, or the id of a question", r"^(parked|[1-9][0-9]{0,8}\.[1-9][0-9]{0,17})$"),
     );
     HookPath => vec![namespace(), in_path("token", "The hook's token", r"^[^\u0000-\u001f\u007f-\u009f]{1,256}$")];
+    ScopePath => vec![scope()];
+    AccessPath => vec![scope(), in_path("id", "The id of the access token", "^[0-9a-f]{32}$")];
     Operation => vec![
         ParameterBuilder::new()
             .name("Idempotency-Key")

@@ -30,13 +30,15 @@ problems! {
     /// What every route may answer.
     Always {
         "400": "`path`, `name`, `query` or `header`: this part of the request breaks its rule",
-        "403": "`not_from_here`: only this host is served, and no web page from elsewhere",
+        "401": "`unauthenticated`: the request has no access token that opens anything",
+        "403": "`forbidden`: the access token is not enough; `not_from_here`: only this host is served, and no web page from elsewhere",
         "500": "`broken` or `internal`: a person has to look",
         "503": "`unavailable`: store or broker are away; `unknown`: nobody knows whether it was done",
     }
     /// Of routes that read neither path nor store.
     Forbidden {
-        "403": "`not_from_here`: only this host is served, and no web page from elsewhere",
+        "401": "`unauthenticated`: the request has no access token that opens anything",
+        "403": "`forbidden`: the access token is not enough; `not_from_here`: only this host is served, and no web page from elsewhere",
         "500": "`internal`: a person has to look",
     }
     /// Of probes.
@@ -58,7 +60,7 @@ problems! {
         "400": "`path`, `name`, `query`, `header`, `body` or `unknown_field`: this part of the request breaks its rule",
         "413": "`too_large`: the body, or a payload in it, is over its limit",
         "415": "`content_type`: the body is not `application/json`",
-        "422": "`input`, `attributes`, `hook`, `payload_misfit`, `batch`, `ids`, `schedule`, `rejected` or `refused`: it can be read, and is \
+        "422": "`input`, `attributes`, `hook`, `payload_misfit`, `batch`, `ids`, `schedule`, `access_token`, `rejected` or `refused`: it can be read, and is \
             not acceptable",
     }
     /// Of lists that are asked for by attributes.
