@@ -163,6 +163,13 @@ pub trait Sessions: Send + Sync + std::fmt::Debug + 'static {
     /// least `lease`, or the session was heard since it is. What is not heard after a gap has its whole lease to come back.
     async fn observed(&self, sessions: &[SessionId], lease: Millis) -> Result<Vec<SessionId>, Error>;
 
+    /// Those of these live sessions that were heard after this moment.
+    async fn heard_since(&self, sessions: &[SessionId], since: Timestamp) -> Result<Vec<SessionId>, Error>;
+
+    /// Ends a session whose inbox cannot be reached, for good, if this is still its inbox: a worker that has come back meanwhile has
+    /// another one. False if nothing was ended.
+    async fn end_unreachable(&self, session: SessionId, inbox: &str) -> Result<bool, Error>;
+
     /// Ends a session, for good. `counts` is kept for the leases that are still to be ended.
     async fn end_session(&self, session: SessionId, counts: bool) -> Result<(), Error>;
 

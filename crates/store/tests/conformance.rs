@@ -142,6 +142,7 @@ suites! {
     },
     sessions::{
         w10_a_session_that_has_ended_never_comes_back,
+        w09_a_session_is_ended_by_the_inbox_that_cannot_be_reached,
         w06_heartbeats_find_the_leases_and_how_far_their_heads_are,
         w27_who_kept_a_body_is_noted_until_it_is_granted,
         w09_after_a_gap_only_what_was_heard_since_ends_early,

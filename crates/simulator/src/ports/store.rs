@@ -220,6 +220,7 @@ handed_on!(Sessions {
     sessions() -> Vec<Session>;
     silent(lease: Millis) -> Vec<SessionId>;
     observed(sessions: &[SessionId], lease: Millis) -> Vec<SessionId>;
+    heard_since(sessions: &[SessionId], since: Timestamp) -> Vec<SessionId>;
     keep_progress(session: SessionId, progress: &[Running]) -> ();
     kept_progress(sessions: &[SessionId]) -> HashMap<SessionId, Vec<Running>>;
     orphans(limit: u32) -> Vec<Orphan>;
@@ -233,6 +234,18 @@ handed_on!(Sessions {
                 self.watchers.see(&Seen::SessionEnded { session, at: self.clock.now() });
             }
             Ok(())
+        };
+        self.call("ending a session", ends).await
+    }
+
+    async fn end_unreachable(&self, session: SessionId, inbox: &str) -> Result<bool, Error> {
+        let ends = async {
+            let is_ended = self.inner.end_unreachable(session, inbox).await?;
+            if is_ended {
+                self.life.note(format_args!("ends session {}", Short(InstanceUid(session.0))));
+                self.watchers.see(&Seen::SessionEnded { session, at: self.clock.now() });
+            }
+            Ok(is_ended)
         };
         self.call("ending a session", ends).await
     }
