@@ -204,6 +204,7 @@ fn plain() -> OpenApiRouter<Handle> {
         .routes(routes!(schedules::resume))
         .routes(routes!(schedules::trigger))
         .routes(routes!(schedules::backfill))
+        .routes(routes!(schedules::stop_backfill))
         .routes(routes!(schedules::changes))
         .routes(routes!(rejected::list))
         .routes(routes!(hooks::list))

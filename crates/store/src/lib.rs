@@ -47,11 +47,15 @@ use everstep_protocol::{
 pub use bulk::{BulkRow, Bulks};
 pub use error::{Error, ErrorKind};
 pub use mail::Mail;
-pub use schedules::{ChangeRow, Dated, ScheduleChange, ScheduleRow, ScheduleWrite, Schedules, Woken};
+pub use schedules::{
+    ChangeRow, Dated, Listed, SCHEDULE_PAGE_BYTES, ScheduleChange, ScheduleRow, ScheduleWrite, Schedules,
+    Woken,
+};
 pub use view::{
-    AskedView, AttentionCount, AttentionFilter, AttentionMark, AttentionView, ChildView, Cursor, EndMark,
-    EndPage, Ends, Filter, HookView, InstanceView, LedgerCall, LedgerSearch, OPEN_COUNTED, OpenCount, Page,
-    RejectedView, Replied, Since, StatusWord, UNKNOWN_OUTCOME, UnreadView, WaitView,
+    AskedView, AttentionCount, AttentionFilter, AttentionMark, AttentionView, ChildView, Cursor,
+    END_PAGE_BYTES, EndMark, EndPage, Ends, Filter, HookView, InstanceView, LedgerCall, LedgerSearch,
+    OPEN_COUNTED, OpenCount, Page, RejectedView, Replied, Since, StatusWord, UNKNOWN_OUTCOME, UnreadView,
+    WaitView,
 };
 
 /// Decides what a transaction writes, from what it has locked and loaded. Called at most once per transaction, inside it.

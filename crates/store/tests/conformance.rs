@@ -175,6 +175,8 @@ suites! {
     },
     schedules::{
         s05_a_schedule_is_changed_by_whoever_has_read_its_last_version,
+        s05_no_version_comes_again_under_an_id,
+        s10_pages_are_bounded_by_bytes,
         s05_those_whose_time_has_come_are_found_earliest_first_and_settled_together,
         s15_who_changed_a_schedule_is_recorded_also_when_it_is_gone,
         s01_schedules_are_listed_by_their_ids_and_kept_exactly,
@@ -189,6 +191,7 @@ suites! {
     },
     views::{
         ends_are_told_once_in_the_order_of_their_commits,
+        a_page_of_ends_is_bounded_by_bytes,
         p28_every_status_is_shown,
         lists_filter_by_status_and_workflow,
         p40_what_is_open_is_listed_and_nothing_else,

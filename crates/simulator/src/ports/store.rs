@@ -30,7 +30,9 @@ use everstep_store::{
 };
 
 use everstep_protocol::ScheduleId;
-use everstep_store::{ChangeRow, Dated, ScheduleChange, ScheduleRow, ScheduleWrite, Schedules, Woken};
+use everstep_store::{
+    ChangeRow, Dated, Listed, ScheduleChange, ScheduleRow, ScheduleWrite, Schedules, Woken,
+};
 
 use crate::{
     check::{Commit, Seen, Watchers},
@@ -284,7 +286,7 @@ handed_on!(Bulks {
 
 handed_on!(Schedules {
     schedule(namespace: &Namespace, id: &ScheduleId) -> Dated<Option<ScheduleRow>>;
-    schedules(namespace: &Namespace, after: Option<&ScheduleId>, limit: u32) -> Dated<Vec<ScheduleRow>>;
+    schedules(namespace: &Namespace, after: Option<&ScheduleId>, limit: u32) -> Listed;
     woken_schedules(limit: u32) -> Woken;
     settle_schedules(writes: &[ScheduleWrite]) -> Vec<bool>;
     change_schedule(change: &ScheduleChange) -> bool;
