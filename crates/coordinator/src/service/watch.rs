@@ -127,8 +127,11 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     let mut inboxes = Inboxes::default();
     loop {
         let publisher = shared.broker.health().borrow().publisher;
+        // What is heard from the beginning on is heard by a connection that there is.
+        let under_way =
+            if inboxes.generation.is_none_or(|before| before == 0) { Millis::ZERO } else { UNDER_WAY };
         if inboxes.by(publisher, Instant::now()) {
-            inboxes.heard_from = shared.clock.estimate().plus(UNDER_WAY);
+            inboxes.heard_from = shared.clock.estimate().plus(under_way);
         }
         if shared.has_duty(WATCH) {
             if let Err(error) = silent(&shared).await {
