@@ -84,7 +84,7 @@ test: services-up python-env ## Run all tests, with PostgreSQL and RabbitMQ
 	fi
 
 .PHONY: contract
-contract: ## Hold a running server to its OpenAPI document, for a minute and a quarter
+contract: ## Hold a running server to its OpenAPI document, for a minute
 	cargo build $(LOCKED) -p everstep-cli --bins
 	scripts/contract.sh "$${CARGO_TARGET_DIR:-target}/debug"
 
@@ -104,7 +104,7 @@ dashboards: ## Write the dashboards and the PrometheusRule from what they are ma
 	scripts/prometheus-rule.py
 
 .PHONY: check
-check: fmt clippy docs absences conformance instructions ops-check test ## Everything a change must pass
+check: fmt clippy docs absences conformance instructions ops-check contract test ## Everything a change must pass
 
 .PHONY: fmt
 fmt: ## Check the formatting (cargo fmt --all repairs it)

@@ -485,6 +485,9 @@ COMMENT ON COLUMN bulk.state IS '0 running, 1 done, 2 stopped';
 CREATE INDEX bulk_running ON bulk (created_at) WHERE state = 0;
 CREATE INDEX bulk_by_time ON bulk (namespace, created_at);
 
+-- Where the versions of each schedule begin: so far from the others that no version of one that was deleted comes again under its id.
+CREATE SEQUENCE schedule_version INCREMENT BY 4294967296;
+
 -- Schedules (rules S1 to S16): what each starts and when, and where it stands. A row changes twice for each of its due times, and by people;
 -- `version` counts the changes, and each is made to the version that was read. `wake_at` is when to look at it again.
 CREATE TABLE schedule (
@@ -500,7 +503,7 @@ CREATE TABLE schedule (
 ) WITH (fillfactor = 50);
 COMMENT ON COLUMN schedule.changed_at IS 'when a person changed it last';
 COMMENT ON COLUMN schedule.wake_at IS 'none: nothing is to come, until somebody changes it';
-CREATE INDEX schedule_due ON schedule (wake_at) WHERE wake_at IS NOT NULL;
+CREATE INDEX schedule_due ON schedule (wake_at, namespace, id) WHERE wake_at IS NOT NULL;
 
 -- Who changed which schedule, kept for 90 days, also of one that was deleted (rule S15).
 CREATE TABLE schedule_change (

@@ -453,7 +453,7 @@ CREATE TABLE schedule (
     PRIMARY KEY (namespace, id)
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX schedule_due ON schedule (wake_at) WHERE wake_at IS NOT NULL;
+CREATE INDEX schedule_due ON schedule (wake_at, namespace, id) WHERE wake_at IS NOT NULL;
 
 -- Who changed which schedule, kept for 90 days, also of one that was deleted.
 CREATE TABLE schedule_change (

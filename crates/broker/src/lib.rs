@@ -90,6 +90,8 @@ pub struct Health {
     pub blocked: bool,
     /// How many connections were established so far.
     pub generation: u64,
+    /// Which of them publishes: another number each time that one takes the place of an earlier one.
+    pub publisher: u64,
     /// Why the last attempt or connection failed (refused password, missing vhost, ...); kept until a success.
     pub last_error: Option<Arc<str>>,
 }

@@ -76,7 +76,8 @@ impl MemoryBroker {
 
     fn open(hub: Hub) -> Self {
         let (id, generation) = hub.lock().open_connection();
-        let health = Health { publishing: true, consuming: true, generation, ..Health::default() };
+        let (publishing, consuming, publisher) = (true, true, generation);
+        let health = Health { publishing, consuming, generation, publisher, ..Health::default() };
         Self { hub, connection: Arc::new(Connection { id, health: watch::Sender::new(health) }) }
     }
 
@@ -114,6 +115,7 @@ impl MemoryBroker {
                 health.publishing = true;
                 health.consuming = true;
                 health.generation = generation;
+                health.publisher = generation;
             });
         }
     }

@@ -63,6 +63,7 @@ impl Cron {
     pub fn after(&self, seconds: i64) -> Option<i64> {
         let mut from = seconds.checked_add(1)?;
         for _ in 0..CHANGES_MAX {
+            from = self.skipped(from)?;
             let stretch = self.stretch(from)?;
             if let Some(found) = self.within(&stretch, from) {
                 return Some(found);
@@ -73,6 +74,14 @@ impl Cron {
             from = stretch.end;
         }
         None
+    }
+
+    /// A moment from this one on, before which nothing is named: two days before the next wall clock time that matches, as no offset is a whole
+    /// day. So what is rare is looked for once, and not once for each change of the clock until then.
+    fn skipped(&self, from: i64) -> Option<i64> {
+        const DAY: i64 = 86_400;
+        let first = self.named(from.checked_sub(DAY)?, 0)?;
+        Some(from.max(first.saturating_sub(2 * DAY)))
     }
 
     /// The stretch that a moment lies in.

@@ -6,8 +6,8 @@ use croner::{
 };
 use jiff::civil::{self, Date, DateTime, time};
 
-/// So many days are looked at: the 29th of February on one day of the week comes every 40 years at least.
-const DAYS_MAX: usize = 41 * 366;
+/// So many months are looked at: the 29th of February on one day of the week comes every 40 years at least.
+const MONTHS_MAX: usize = 41 * 12;
 
 /// The longest expression, in bytes.
 const BYTES_MAX: usize = 256;
@@ -22,6 +22,12 @@ const NICKNAMES: [(&str, &str); 7] = [
     ("@yearly", "0 0 1 1 *"),
     ("@annually", "0 0 1 1 *"),
 ];
+
+#[cfg(test)]
+std::thread_local! {
+    /// How many days this thread has looked at.
+    pub(crate) static LOOKS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
 
 /// An expression, read.
 #[derive(Clone, Debug)]
@@ -66,24 +72,38 @@ impl Pattern {
     pub(crate) fn from(&self, first: DateTime) -> Option<DateTime> {
         let mut date = first.date();
         let mut from = (first.hour(), first.minute(), first.second());
-        for _ in 0..DAYS_MAX {
-            if self.is_day(date)
-                && let Some((hour, minute, second)) = self.time_from(from)
-            {
-                return Some(date.at(hour, minute, second, 0));
+        // Month by month, so that what comes in one month of the year, or of four years, costs no look at each day until then.
+        for _ in 0..MONTHS_MAX {
+            let last = date.last_of_month();
+            while self.is_month(date) {
+                if self.is_day(date)
+                    && let Some((hour, minute, second)) = self.time_from(from)
+                {
+                    return Some(date.at(hour, minute, second, 0));
+                }
+                if date == last {
+                    break;
+                }
+                date = date.tomorrow().ok()?;
+                from = (0, 0, 0);
             }
-            date = date.tomorrow().ok()?;
+            date = last.tomorrow().ok()?;
             from = (0, 0, 0);
         }
         None
     }
 
+    fn is_month(&self, date: Date) -> bool {
+        self.days.month_match(u32::from(date.month().unsigned_abs())).unwrap_or(false)
+    }
+
+    /// In a month that matches.
     fn is_day(&self, date: Date) -> bool {
-        let (year, month, day) =
-            (i32::from(date.year()), date.month().unsigned_abs(), date.day().unsigned_abs());
-        let (month, day) = (u32::from(month), u32::from(day));
-        self.days.month_match(month).unwrap_or(false)
-            && self.days.day_match(year, month, day, weekday(date)).unwrap_or(false)
+        #[cfg(test)]
+        LOOKS.set(LOOKS.get() + 1);
+        let (month, day) = (date.month().unsigned_abs(), date.day().unsigned_abs());
+        let (year, month, day) = (i32::from(date.year()), u32::from(month), u32::from(day));
+        self.days.day_match(year, month, day, weekday(date)).unwrap_or(false)
     }
 
     fn time_from(&self, (hour, minute, second): (i8, i8, i8)) -> Option<(i8, i8, i8)> {

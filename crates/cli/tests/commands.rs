@@ -356,6 +356,11 @@ fn s01_schedules_are_operated() {
         "schedules_backfill",
         one(format!("POST {path}/backfill"), 200, schedule("")).run(&backfill)
     );
+    let stop = one(format!("POST {path}/backfill/stop"), 200, schedule(""));
+    assert_snapshot!(
+        "schedules_stop_backfill",
+        stop.run(&["schedules", "stop-backfill", "nightly", "--backfill", "k-2"])
+    );
     let gone = one(format!("DELETE {path}?by=ann"), 204, String::new());
     assert_snapshot!("schedules_delete", gone.run(&["schedules", "delete", "nightly", "--by", "ann"]));
     let changes = r#"{"changes":[{"at":"2026-01-02T03:04:05.000006Z","operation":"pause","by":"ann","detail":"moving"},{"at":"2026-01-01T03:04:05.000006Z","operation":"put","by":null,"detail":null}]}"#;

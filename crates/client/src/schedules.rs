@@ -124,6 +124,11 @@ impl Client {
         self.parsed(&self.api().backfill_schedule(&ScheduleId::new(id)?, None, &key, span).await?)
     }
 
+    /// Stops all that is being made up for; what was started stays.
+    pub async fn stop_backfill(&self, id: &str) -> Result<ScheduleView, Error> {
+        self.parsed(&self.api().stop_backfill(&ScheduleId::new(id)?, None, None).await?)
+    }
+
     /// Deletes a schedule; what it has started stays.
     pub async fn delete_schedule(&self, id: &str) -> Result<(), Error> {
         self.api().delete_schedule(&ScheduleId::new(id)?, None).await?;

@@ -14,6 +14,8 @@ const SILENCE: Duration = Duration::from_secs(45);
 const PATIENCE: Duration = Duration::from_mins(1);
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 const PAUSE_LAST: Duration = Duration::from_secs(2);
+/// A stream that was open for so long was no failure: whoever comes again after it need not wait.
+const LASTED: Duration = Duration::from_secs(5);
 /// More than an entry of a journal can be: what is longer comes from nobody that is known.
 const EVENT_BYTES_MAX: usize = 64 << 20;
 
@@ -49,6 +51,7 @@ pub struct Watch {
     bytes: Vec<u8>,
     is_over: bool,
     heard: Instant,
+    opened: Instant,
     pause: Duration,
     patience: Duration,
 }
@@ -94,6 +97,7 @@ impl Watch {
             bytes,
             is_over: false,
             heard,
+            opened: heard,
             pause: PAUSE_FIRST,
             patience: PATIENCE,
         }
@@ -121,7 +125,8 @@ impl Watch {
                     // The server wants to be asked again.
                     "interrupted" | "dropped" => {
                         self.broke();
-                        tokio::time::sleep(PAUSE_FIRST).await;
+                        let pause = self.pause_after(self.opened.elapsed());
+                        tokio::time::sleep(pause).await;
                     }
                     "end" | "deleted" => {
                         self.is_over = true;
@@ -138,13 +143,25 @@ impl Watch {
             match self.read().await {
                 Ok(()) => self.heard = Instant::now(),
                 Err(error) if error.is_retry_safe() && self.heard.elapsed() < self.patience => {
+                    let lasted = self.open.as_ref().map_or(Duration::ZERO, |_| self.opened.elapsed());
                     self.broke();
-                    tokio::time::sleep(self.pause).await;
-                    self.pause = (self.pause * 2).min(PAUSE_LAST);
+                    let pause = self.pause_after(lasted);
+                    tokio::time::sleep(pause).await;
                 }
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// How long to wait before it is opened again. What each stream begins with is no sign that it goes on: a server that interrupts each
+    /// one at once is asked ever more rarely.
+    fn pause_after(&mut self, lasted: Duration) -> Duration {
+        if lasted >= LASTED {
+            self.pause = PAUSE_FIRST;
+        }
+        let pause = self.pause;
+        self.pause = (pause * 2).min(PAUSE_LAST);
+        pause
     }
 
     /// Nothing of an event that has not come whole counts.
@@ -157,6 +174,7 @@ impl Watch {
     async fn read(&mut self) -> Result<(), Error> {
         if self.open.is_none() {
             self.open = self.api.open(self.url.clone(), self.cursor.as_deref()).await?;
+            self.opened = Instant::now();
             // Everything was read before.
             self.is_over = self.open.is_none();
             return Ok(());
@@ -184,7 +202,6 @@ impl Watch {
         if event.id.is_some() {
             self.cursor.clone_from(&event.id);
         }
-        self.pause = PAUSE_FIRST;
         Some(event)
     }
 }
@@ -220,6 +237,27 @@ impl Api {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_that_interrupts_each_stream_is_asked_ever_more_rarely() {
+        let api = Api::new("http://127.0.0.1:1", "default".parse().expect("a valid name"))
+            .expect("a valid address");
+        let mut watch = api.watch_ends(&EndsOf::default(), None);
+        // What a server sends before it interrupts: the pause does not begin anew because of it.
+        watch.bytes.extend_from_slice(b"id: 1.2.3\nevent: open\ndata: {}\n\n");
+        let mut pauses = Vec::new();
+        for _ in 0..6 {
+            assert_eq!(watch.take().map(|event| event.kind).as_deref(), Some("open"));
+            watch.bytes.extend_from_slice(b"id: 1.2.3\nevent: open\ndata: {}\n\n");
+            pauses.push(watch.pause_after(Duration::from_millis(3)).as_millis());
+        }
+        assert_eq!(pauses, [100, 200, 400, 800, 1_600, 2_000]);
+        assert_eq!(
+            watch.pause_after(Duration::from_secs(60)).as_millis(),
+            100,
+            "one that lasted was no failure"
+        );
+    }
 
     #[test]
     fn an_event_is_read_by_lines() {

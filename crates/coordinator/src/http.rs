@@ -225,6 +225,7 @@ fn plain() -> OpenApiRouter<Handle> {
         .routes(routes!(schedules::resume))
         .routes(routes!(schedules::trigger))
         .routes(routes!(schedules::backfill))
+        .routes(routes!(schedules::stop_backfill))
         .routes(routes!(schedules::changes))
         .routes(routes!(access_tokens::list, access_tokens::create))
         .routes(routes!(access_tokens::revoke))

@@ -219,6 +219,48 @@ fn s07_jitter_is_the_same_whoever_asks_and_keeps_the_order() {
 }
 
 #[test]
+fn s07_what_waits_for_its_jitter_is_kept_by_a_change_and_a_pause() {
+    let hourly = Definition {
+        when: When::Every { every: Millis::from_secs(3_600), offset: Millis::ZERO },
+        jitter: Millis::from_secs(3_599),
+        ..minutely()
+    };
+    let mut scene = Scene::new(hourly.clone(), 0);
+    let start_at = scene.wake_at.unwrap();
+    assert!(start_at > at(3_700), "it waits for so long: {start_at}");
+    scene.now = 3_601;
+    // A change: what waits is started when it would have been, as it is asked for now.
+    let before = scene.look().kept(&scene.state);
+    scene.definition.limit = Some(9);
+    let changed = scene.look().replaced(&hourly, &before).unwrap();
+    let due = Due { at: at(3_600), start_at, kind: DueKind::Planned };
+    assert_eq!(
+        (&changed.state.queue[..], changed.state.taken, changed.wake_at),
+        (&[due][..], 1, Some(start_at))
+    );
+    // A pause: it goes on waiting.
+    let paused = scene.look().paused(&scene.state, None);
+    scene.keep(paused);
+    assert_eq!((&scene.state.queue[..], scene.wake_at), (&[due][..], None));
+    scene.now = 3_602;
+    let resumed = scene.look().resumed(&scene.state);
+    scene.keep(resumed);
+    assert_eq!((scene.wake_at, scene.turn(3_603, &[])), (Some(start_at), vec![]), "not before its time");
+    assert_eq!(scene.turn(start_at.0 / 1_000_000 + 1, &[]), [3_600]);
+    // What would be skipped is skipped.
+    let skips = Definition { overlap: Overlap::Skip, ..hourly };
+    let mut scene = Scene::new(skips, 0);
+    scene.state.open.push(Run {
+        workflow: "report".parse().unwrap(),
+        id: "open".parse().unwrap(),
+        since: at(0),
+    });
+    scene.now = 3_601;
+    let kept = scene.look().kept(&scene.state);
+    assert_eq!((kept.queue.len(), kept.counts.skipped), (0, 1));
+}
+
+#[test]
 fn s08_each_policy_of_overlap_does_what_it_says() {
     // Five due times while the first is open until after the last.
     type Row = (Overlap, &'static [i64], &'static [(ActionKind, i64, u64)], &'static [i64]);
@@ -268,6 +310,37 @@ fn s08_each_policy_of_overlap_does_what_it_says() {
             assert_eq!(scene.turn(301, &[60]), [*first], "{overlap:?}");
         }
     }
+}
+
+#[test]
+fn s08_what_is_to_end_is_looked_after_until_it_has_ended() {
+    for overlap in [Overlap::CancelOther, Overlap::TerminateOther] {
+        let mut scene = Scene::new(Definition { overlap, ..minutely() }, 0);
+        scene.turn(60, &[]);
+        scene.turn(120, &[]);
+        for now in [121, 140] {
+            let first = instance_id(&nightly(), at(60));
+            assert_eq!(scene.state.stopping, [first], "{overlap:?}");
+            assert!(scene.wake_at.is_some_and(|wake_at| wake_at < at(180)), "{overlap:?}: it is asked again");
+            scene.turn(now, &[]);
+        }
+        scene.turn(141, &[60]);
+        assert!(scene.state.stopping.is_empty());
+    }
+}
+
+#[test]
+fn s08_a_changed_policy_counts_for_what_is_being_asked_to_end() {
+    let mut scene = Scene::new(Definition { overlap: Overlap::CancelOther, ..minutely() }, 0);
+    scene.turn(60, &[]);
+    scene.turn(120, &[]);
+    let before = scene.definition.clone();
+    scene.definition.overlap = Overlap::TerminateOther;
+    let turn = scene.look().replaced(&before, &scene.state).unwrap();
+    assert_eq!((turn.state.stopping.len(), turn.wake_at), (1, Some(at(120))), "it is asked at once");
+    scene.definition.overlap = Overlap::Skip;
+    let turn = scene.look().replaced(&before, &scene.state).unwrap();
+    assert_eq!((turn.state.stopping.len(), turn.state.queue.len()), (0, 1), "nobody is to end any more");
 }
 
 #[test]
@@ -330,6 +403,57 @@ fn s09_a_year_of_missed_seconds_stops_nothing() {
 }
 
 #[test]
+fn s09_jitter_starts_nothing_outside_of_the_window_however_many_were_missed() {
+    for (every, which) in [(1, Which::All), (1, Which::Latest), (7, Which::All)] {
+        let definition = Definition {
+            when: When::Every { every: Millis::from_secs(every), offset: Millis::ZERO },
+            jitter: Millis::from_secs(3_600),
+            catch_up: CatchUp { which, within: Millis::from_secs(600) },
+            ..minutely()
+        };
+        let (now, mut started) = (100_000, Vec::new());
+        let mut scene = Scene::new(definition, 0);
+        while scene.wake_at.is_some_and(|wake_at| wake_at <= at(now)) {
+            started.extend(scene.turn(now, &[]));
+        }
+        let every = i64::try_from(every).unwrap();
+        let outside: Vec<_> = started.iter().filter(|due| **due + every < now - 600).collect();
+        assert_eq!(outside, [] as [&i64; 0], "{which:?}");
+        let most = if which == Which::All { 600 / every } else { 10 };
+        assert!((most - 2..=most + 2).contains(&i64::try_from(started.len()).unwrap()), "{}", started.len());
+    }
+}
+
+#[test]
+fn s06_what_is_refused_does_not_count_against_the_limit() {
+    let mut scene = Scene::new(Definition { limit: Some(1), ..minutely() }, 0);
+    let refused = Outcome::Refused { code: "not_served".to_owned(), message: "no worker".to_owned() };
+    for minute in [1, 2] {
+        scene.now = minute * MINUTE + 1;
+        let turn = scene.look().turn(&scene.state, &[]);
+        let due = turn.state.pending[0];
+        let settled = scene.look().settle(&turn.state, vec![(due, refused.clone())]);
+        scene.keep(settled);
+        assert_eq!((scene.state.taken, scene.wake_at), (0, Some(at((minute + 1) * MINUTE))));
+    }
+    assert_eq!((scene.turn(181, &[]), scene.wake_at), (vec![180], None), "one was started");
+}
+
+#[test]
+fn s05_what_another_has_noted_is_noted_once() {
+    let mut scene = Scene::new(Definition { overlap: Overlap::Skip, ..minutely() }, 0);
+    scene.now = 60;
+    let turn = scene.look().turn(&scene.state, &[]);
+    let due = turn.state.pending[0];
+    let noted = scene.look().settle(&turn.state, vec![(due, Outcome::Started)]).state;
+    let again = scene.look().settle(&noted, vec![(due, Outcome::Existed)]).state;
+    assert_eq!(again, noted);
+    // It has ended meanwhile: nobody keeps it open again.
+    let ended = scene.look().turn(&noted, &[("report".parse().unwrap(), instance_id(&nightly(), at(60)))]);
+    assert_eq!(scene.look().settle(&ended.state, vec![(due, Outcome::Existed)]).state, ended.state);
+}
+
+#[test]
 fn s10_a_start_of_which_nobody_knows_is_pending_and_a_refused_one_is_said_and_passed() {
     let mut scene = Scene::new(minutely(), 0);
     scene.now = 60;
@@ -386,8 +510,10 @@ fn s11_a_pause_passes_due_times_over_and_keeps_what_waits() {
 #[test]
 fn s12_a_span_is_made_up_for_one_after_the_other_or_side_by_side() {
     let mut scene = Scene::new(Definition { overlap: Overlap::Skip, ..minutely() }, 3_600);
-    let backfill =
-        |scene: &Scene, beside| scene.look().backfilled(&scene.state, "op-1", (at(60), at(240)), beside);
+    let backfill = |scene: &Scene, beside| {
+        let operation = if beside == Some(true) { "op-beside" } else { "op-1" };
+        scene.look().backfilled(&scene.state, operation, (at(60), at(240)), beside)
+    };
     let one = backfill(&scene, None).unwrap();
     scene.keep(one);
     assert_eq!(scene.wake_at, Some(at(3_600)), "at once");
@@ -418,6 +544,38 @@ fn s12_a_span_is_made_up_for_one_after_the_other_or_side_by_side() {
             .map(|turn| turn.state)
     });
     assert_eq!(many, Err(OperateError::TooManyBackfills));
+}
+
+#[test]
+fn s12_a_span_is_bounded_known_when_it_is_done_and_can_be_stopped() {
+    let mut scene = Scene::new(Definition { overlap: Overlap::Skip, ..minutely() }, 60 * 20_000);
+    let span = |scene: &Scene, operation: &str, until| {
+        scene.look().backfilled(&scene.state, operation, (at(60), at(until)), None)
+    };
+    assert_eq!(
+        span(&scene, "long", 60 * 10_002),
+        Err(OperateError::SpanTooLong { from: at(60), until: at(60 * 10_002) })
+    );
+    assert!(span(&scene, "long", 60 * 10_001).is_ok(), "10,000 are not too many");
+    let now = 60 * 20_000;
+    let begun = span(&scene, "op-1", 180).unwrap();
+    scene.keep(begun);
+    assert_eq!((scene.turn(now, &[]), scene.turn(now, &[60])), (vec![60], vec![120]));
+    assert_eq!(scene.turn(now, &[120]), [] as [i64; 0]);
+    let again = span(&scene, "op-1", 180).unwrap();
+    assert_eq!((again.state.backfills.len(), again.state), (0, scene.state.clone()), "it is done, and known");
+
+    for operation in ["op-2", "op-3"] {
+        let begun = span(&scene, operation, 180).unwrap();
+        scene.keep(begun);
+    }
+    let one = scene.look().given_up(&scene.state, Some("op-2"));
+    assert_eq!(one.state.backfills.iter().map(|b| b.operation.as_str()).collect::<Vec<_>>(), ["op-3"]);
+    assert_eq!(scene.turn(now, &[]), [60], "one is under way");
+    let all = scene.look().given_up(&scene.state, None);
+    scene.keep(all);
+    assert_eq!(scene.turn(now, &[60]), [] as [i64; 0], "what was started stays, and nothing more is");
+    assert_eq!(span(&scene, "op-3", 180).unwrap().state, scene.state, "what was given up is not begun again");
 }
 
 #[test]

@@ -50,11 +50,15 @@ pub use access::{AccessRow, AccessTokens, NewAccess};
 pub use bulk::{BulkRow, Bulks};
 pub use error::{Error, ErrorKind};
 pub use mail::Mail;
-pub use schedules::{ChangeRow, Dated, ScheduleChange, ScheduleRow, ScheduleWrite, Schedules, Woken};
+pub use schedules::{
+    ChangeRow, Dated, Listed, SCHEDULE_PAGE_BYTES, ScheduleChange, ScheduleRow, ScheduleWrite, Schedules,
+    Woken,
+};
 pub use view::{
-    AskedView, AttentionCount, AttentionFilter, AttentionMark, AttentionView, ChildView, Cursor, EndMark,
-    EndPage, Ends, Filter, HookView, InstanceView, LedgerCall, LedgerSearch, OPEN_COUNTED, OpenCount, Page,
-    RejectedView, Replied, Since, StatusWord, UNKNOWN_OUTCOME, UnreadView, WaitView,
+    AskedView, AttentionCount, AttentionFilter, AttentionMark, AttentionView, ChildView, Cursor,
+    END_PAGE_BYTES, EndMark, EndPage, Ends, Filter, HookView, InstanceView, LedgerCall, LedgerSearch,
+    OPEN_COUNTED, OpenCount, Page, RejectedView, Replied, Since, StatusWord, UNKNOWN_OUTCOME, UnreadView,
+    WaitView,
 };
 
 /// Decides what a transaction writes, from what it has locked and loaded. Called at most once per transaction, inside it.
@@ -168,6 +172,13 @@ pub trait Sessions: Send + Sync + std::fmt::Debug + 'static {
     /// Those of these live sessions that an unroutable inbox may end early (rule W9): the way is open, and it has been for at
     /// least `lease`, or the session was heard since it is. What is not heard after a gap has its whole lease to come back.
     async fn observed(&self, sessions: &[SessionId], lease: Millis) -> Result<Vec<SessionId>, Error>;
+
+    /// Those of these live sessions that were heard after this moment.
+    async fn heard_since(&self, sessions: &[SessionId], since: Timestamp) -> Result<Vec<SessionId>, Error>;
+
+    /// Ends a session whose inbox cannot be reached, for good, if this is still its inbox: a worker that has come back meanwhile has
+    /// another one. False if nothing was ended.
+    async fn end_unreachable(&self, session: SessionId, inbox: &str) -> Result<bool, Error>;
 
     /// Ends a session, for good. `counts` is kept for the leases that are still to be ended.
     async fn end_session(&self, session: SessionId, counts: bool) -> Result<(), Error>;

@@ -13,7 +13,7 @@ pub struct ScheduleRow {
     pub namespace: Namespace,
     /// Its id, unique within the namespace.
     pub id: ScheduleId,
-    /// How often it was written.
+    /// One more each time that it is written. No version of one that was deleted comes again under its id.
     pub version: u64,
     /// When it was created.
     pub created_at: Timestamp,
@@ -45,6 +45,17 @@ pub struct Woken {
     pub rows: Vec<ScheduleRow>,
     /// When the next of the others is to be looked at.
     pub next: Option<Timestamp>,
+}
+
+/// Schedules in the order of their ids.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Listed {
+    /// The store's time.
+    pub now: Timestamp,
+    /// Some of them.
+    pub what: Vec<ScheduleRow>,
+    /// The id after which to go on; none if there are no more.
+    pub next: Option<ScheduleId>,
 }
 
 /// Where a schedule stands after a turn, if nobody has written it since it was read.
@@ -92,6 +103,9 @@ pub struct ChangeRow {
     pub detail: Option<String>,
 }
 
+/// Schedules of one page have no more bytes than this, but for the last one: each may have an input of a mebibyte.
+pub const SCHEDULE_PAGE_BYTES: usize = 4 << 20;
+
 /// Says which rows cannot be read and were passed over.
 pub(crate) fn warn(ids: &[String]) {
     if !ids.is_empty() {
@@ -109,16 +123,17 @@ pub trait Schedules: Send + Sync + std::fmt::Debug + 'static {
         id: &ScheduleId,
     ) -> Result<Dated<Option<ScheduleRow>>, Error>;
 
-    /// Schedules of a namespace after this one, in the order of their ids, with the store's time. Those that this version cannot read are passed
-    /// over.
+    /// Schedules of a namespace after this one, in the order of their ids: at most `limit`, and fewer where they are large
+    /// ([`SCHEDULE_PAGE_BYTES`]). Those that this version cannot read are passed over.
     async fn schedules(
         &self,
         namespace: &Namespace,
         after: Option<&ScheduleId>,
         limit: u32,
-    ) -> Result<Dated<Vec<ScheduleRow>>, Error>;
+    ) -> Result<Listed, Error>;
 
-    /// Schedules whose time has come, earliest first. Those that this version cannot read are passed over, and count for nothing.
+    /// Schedules whose time has come, earliest first: at most `limit`, and fewer where they are large ([`SCHEDULE_PAGE_BYTES`]); none only if
+    /// there are none. Those that this version cannot read are passed over.
     async fn woken_schedules(&self, limit: u32) -> Result<Woken, Error>;
 
     /// Writes where schedules stand, all at once. Says of each, in order, whether it was written: whoever is told no has read an older version.

@@ -394,6 +394,22 @@ pub struct EndPage {
     pub rows: Vec<(EndMark, InstanceView)>,
     /// Where to go on: nothing that was looked for is between the last row and this.
     pub next: EndMark,
+    /// There may be more behind it already.
+    pub more: bool,
+}
+
+/// The ends of a page have no more bytes of output than this, but for the last ones.
+pub const END_PAGE_BYTES: usize = 1 << 20;
+
+/// About how many bytes the end of an instance has.
+pub(crate) fn end_bytes(view: &InstanceView) -> usize {
+    match &view.end {
+        Some(End::Complete(output)) => output.as_str().len(),
+        Some(End::Errored(failure)) => {
+            failure.message.len() + failure.data.as_ref().map_or(0, |data| data.as_str().len())
+        }
+        Some(End::Terminated { .. } | End::Cancelled { .. }) | None => 0,
+    }
 }
 
 /// A rejected message.

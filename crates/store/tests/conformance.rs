@@ -143,6 +143,7 @@ suites! {
     },
     sessions::{
         w10_a_session_that_has_ended_never_comes_back,
+        w09_a_session_is_ended_by_the_inbox_that_cannot_be_reached,
         w06_heartbeats_find_the_leases_and_how_far_their_heads_are,
         w27_who_kept_a_body_is_noted_until_it_is_granted,
         w09_after_a_gap_only_what_was_heard_since_ends_early,
@@ -175,6 +176,8 @@ suites! {
     },
     schedules::{
         s05_a_schedule_is_changed_by_whoever_has_read_its_last_version,
+        s05_no_version_comes_again_under_an_id,
+        s10_pages_are_bounded_by_bytes,
         s05_those_whose_time_has_come_are_found_earliest_first_and_settled_together,
         s15_who_changed_a_schedule_is_recorded_also_when_it_is_gone,
         s01_schedules_are_listed_by_their_ids_and_kept_exactly,
@@ -195,6 +198,7 @@ suites! {
     },
     views::{
         ends_are_told_once_in_the_order_of_their_commits,
+        a_page_of_ends_is_bounded_by_bytes,
         p28_every_status_is_shown,
         lists_filter_by_status_and_workflow,
         lists_filter_by_the_beginning_of_the_id,

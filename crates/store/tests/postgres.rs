@@ -557,6 +557,68 @@ async fn p32_a_deleted_instance_leaves_no_trace_in_any_table() {
 }
 
 /// Two coordinators commit in another order than they began: whoever has read the later one must not miss the earlier one.
+/// More rows than a page has, which only a newer version can read, are passed over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s10_schedules_that_cannot_be_read_stop_no_other() {
+    let fixture = Postgres::create().await;
+    let (client, connection) =
+        tokio_postgres::connect(fixture.url(), tokio_postgres::NoTls).await.expect("it connects");
+    tokio::spawn(connection);
+    let store = fixture.store();
+    let insert = "INSERT INTO schedule (namespace, id, version, created_at, changed_at, wake_at, definition, state)
+        SELECT $1, 's-' || lpad(n::text, 4, '0'), n, 0, 0, n, CASE WHEN n < 450 THEN '{\"of_tomorrow\":1}' ELSE $2 END, '{}'
+        FROM generate_series(1, 455) AS n";
+    let definition = everstep_engine::schedule::Definition::starts(
+        "orders",
+        &1,
+        everstep_engine::schedule::When::every(everstep_protocol::Millis::from_secs(60)),
+    );
+    let definition = definition.unwrap().to_text();
+    client.execute(insert, &[&scene::namespace().as_str(), &definition.as_str()]).await.unwrap();
+    let ids =
+        |rows: &[everstep_store::ScheduleRow]| rows.iter().map(|row| row.id.to_string()).collect::<Vec<_>>();
+    let expected: Vec<_> = (450..=455).map(|n| format!("s-{n:04}")).collect();
+    assert_eq!(ids(&store.woken_schedules(200).await.unwrap().rows), expected);
+    let first = store.schedules(&scene::namespace(), None, 3).await.unwrap();
+    assert_eq!((ids(&first.what), first.next.as_ref()), (expected[..3].to_vec(), Some(&first.what[2].id)));
+    let rest = store.schedules(&scene::namespace(), first.next.as_ref(), 200).await.unwrap();
+    assert_eq!((ids(&rest.what), rest.next), (expected[3..].to_vec(), None));
+}
+
+/// What was deleted leaves spans of transactions without any ends: each page looks over them, and none is skipped or told twice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ends_are_found_in_order_over_spans_of_which_none_are_kept() {
+    let fixture = Postgres::create().await;
+    let (client, connection) =
+        tokio_postgres::connect(fixture.url(), tokio_postgres::NoTls).await.expect("it connects");
+    tokio::spawn(connection);
+    let (scene, store) = (Scene::new(fixture.store()), fixture.store());
+    let insert = "INSERT INTO ended (instance, delete_at, status, namespace, workflow, tx)
+        VALUES ($1, 0, 3, $2, 'orders', $3)";
+    let mut expected = Vec::new();
+    for (nth, tx) in [1_i64, 1, 2, 64, 65, 66, 128, 129, 300, 300, 301, 700].into_iter().enumerate() {
+        let uid = scene.start(&format!("o-{nth}")).await;
+        client.execute(insert, &[&uid.0, &scene::namespace().as_str(), &tx]).await.unwrap();
+        expected.push((tx, uid));
+    }
+    expected.sort_unstable();
+    let expected: Vec<_> = expected.into_iter().map(|(_, uid)| uid).collect();
+    let all = everstep_store::Ends { namespace: scene::namespace(), ..Default::default() };
+    for limit in [1, 2, 5, 12, 50] {
+        let (mut told, mut after) = (Vec::new(), everstep_store::EndMark::default());
+        loop {
+            let page = store.ends(&all, &after, limit).await.unwrap();
+            assert!(page.rows.len() <= limit as usize && page.next >= after);
+            told.extend(page.rows.iter().map(|(_, view)| view.uid));
+            after = page.next;
+            if !page.more {
+                break;
+            }
+        }
+        assert_eq!(told, expected, "{limit} at once");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_end_that_commits_late_is_not_skipped() {
     let fixture = Postgres::create().await;

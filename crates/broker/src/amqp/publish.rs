@@ -57,6 +57,10 @@ impl Role for Publish {
         })
     }
 
+    fn renewed(health: &mut Health, generation: u64) {
+        health.publisher = generation;
+    }
+
     fn show(health: &mut Health, up: bool) {
         health.publishing = up;
         if !up {

@@ -43,6 +43,9 @@ pub(super) trait Role: Send + Sync + 'static {
 
     /// Notes whether it is up.
     fn show(health: &mut Health, up: bool);
+
+    /// Notes that a connection of this number has taken the place of the one before.
+    fn renewed(_: &mut Health, _generation: u64) {}
 }
 
 /// A connection in use.
@@ -119,7 +122,10 @@ async fn establish<R: Role>(
     let link = timeout(context.settings.dial_deadline, opening)
         .await
         .unwrap_or_else(|_| Err(Error::unavailable("opening channels took too long")))?;
-    context.health.send_modify(|health| health.generation = generation);
+    context.health.send_modify(|health| {
+        health.generation = generation;
+        R::renewed(health, generation);
+    });
     Ok((connection, Arc::new(link)))
 }
 

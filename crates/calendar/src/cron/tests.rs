@@ -240,3 +240,20 @@ fn s02_a_day_that_is_decades_away_is_found_and_the_end_of_time_is_none() {
     assert_eq!(cron.after(i64::MAX - 5), None);
     assert!(cron.after(253_402_207_000).is_some());
 }
+
+/// What comes once in four years, or in 28, is not looked for day by day, nor anew at each change of the clock until then.
+#[test]
+fn s02_what_is_rare_is_found_with_few_looks() {
+    for (expression, zone, from, found) in [
+        ("0 0 29 2 *", "Europe/Berlin", "2028-03-01T00:00:00Z", "2032-02-28T23:00:00Z"),
+        ("0 0 29 2 *", "America/New_York", "2096-03-01T00:00:00Z", "2104-02-29T05:00:00Z"),
+        ("30 * 1 1 *", "Australia/Lord_Howe", "2026-01-02T00:00:00Z", "2026-12-31T13:30:00Z"),
+    ] {
+        let cron = Cron::new(expression, zone).unwrap();
+        crate::wall::LOOKS.set(0);
+        let next = cron.after(from.parse::<Timestamp>().unwrap().as_second()).unwrap();
+        assert_eq!(Timestamp::from_second(next).unwrap().to_string(), found, "{expression} in {zone}");
+        let looks = crate::wall::LOOKS.get();
+        assert!(looks < 500, "{expression} in {zone} took {looks} looks at days");
+    }
+}

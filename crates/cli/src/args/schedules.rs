@@ -78,6 +78,17 @@ pub enum SchedulesCommand {
         #[arg(long)]
         by: Option<String>,
     },
+    /// Stop making up for spans; what was started stays
+    StopBackfill {
+        /// Its id
+        id: ScheduleId,
+        /// The id of the backfill, as `get` shows it; all of them if absent
+        #[arg(long)]
+        backfill: Option<String>,
+        /// Who asks, for the record
+        #[arg(long)]
+        by: Option<String>,
+    },
     /// Delete a schedule; what it has started stays
     Delete {
         /// Its id

@@ -51,6 +51,9 @@ pub(super) async fn run(asking: &Asking, command: SchedulesCommand) -> Result<()
             let begun = client.backfill_schedule(&id, by.as_deref(), &key, &span).await;
             shown(asking, &begun.map_err(|error| Failure::advising(error, &advice))?)
         }
+        SchedulesCommand::StopBackfill { id, backfill, by } => {
+            shown(asking, &client.stop_backfill(&id, by.as_deref(), backfill.as_deref()).await?)
+        }
         SchedulesCommand::Delete { id, by } => {
             let mut deleted = client.delete_schedule(&id, by.as_deref()).await?;
             deleted.text = format!(r#"{{"deleted":"{id}"}}"#);

@@ -25,6 +25,12 @@ struct Note<'a> {
     note: Option<&'a str>,
 }
 
+#[derive(Serialize)]
+struct Stop<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a str>,
+}
+
 impl Api {
     /// Creates a schedule, or changes the one that there is; the same again changes nothing. `by` names who asks, for the record.
     pub async fn put_schedule(
@@ -91,6 +97,17 @@ impl Api {
         span: &Backfill,
     ) -> Result<Answer, Error> {
         self.send(self.keyed(self.of_schedule(id, &["backfill"], by), key, span)?).await
+    }
+
+    /// Stops the backfill of this name, or all of them; what they have started stays.
+    pub async fn stop_backfill(
+        &self,
+        id: &ScheduleId,
+        by: Option<&str>,
+        backfill: Option<&str>,
+    ) -> Result<Answer, Error> {
+        let url = self.of_schedule(id, &["backfill", "stop"], by);
+        self.send(self.json(Method::POST, url, &Stop { id: backfill })?).await
     }
 
     /// Deletes a schedule; what it has started stays.

@@ -3,7 +3,7 @@
 mod fire;
 
 use everstep_engine::schedule::{
-    Definition, DefinitionError, Look, OperateError, Outcome, Turn, next_runs, triggered_id,
+    Definition, DefinitionError, Look, OperateError, Outcome, State, Turn, next_runs, triggered_id,
 };
 use everstep_protocol::{InstanceId, Namespace, ScheduleId, Timestamp, crash::around};
 use everstep_store::{Dated, ScheduleChange, ScheduleRow};
@@ -31,6 +31,15 @@ pub enum ScheduleError {
         "the schedule is being changed or started all the time; nothing has changed, trying again is safe"
     )]
     Busy,
+    /// Others were faster each time, but an instance was started before.
+    #[error(
+        "instance {id} was started, but the schedule is being changed or started all the time, so it is not noted there; \
+         trying again with the same key is safe"
+    )]
+    NotNoted {
+        /// The instance.
+        id: InstanceId,
+    },
     /// The coordinator failed.
     #[error(transparent)]
     Engine(#[from] Error),
@@ -97,7 +106,7 @@ impl Handle {
                     self.fire(vec![row.clone()], now).await?;
                     continue;
                 }
-                Some(row) => look.replaced(&row.definition, &row.state)?,
+                Some(row) => look.replaced(&row.definition, &self.kept(of, row, now))?,
                 None => look.created()?,
             };
             let version = row.as_ref().map(|row| row.version);
@@ -144,6 +153,17 @@ impl Handle {
         self.change(of, ("backfill", Some(format!("from {from} until {until}"))), backfill).await
     }
 
+    /// Of the span that was asked for by this name, or of all of them, nothing more is started; what was started stays. None if there is no such
+    /// schedule.
+    pub async fn stop_backfill(
+        &self,
+        of: OfSchedule<'_>,
+        operation: Option<&str>,
+    ) -> Result<Option<ScheduleRow>, ScheduleError> {
+        let stop = |look: &Look<'_>, row: &ScheduleRow| Ok(look.given_up(&row.state, operation));
+        self.change(of, ("stop-backfill", operation.map(str::to_owned)), stop).await
+    }
+
     /// Starts an instance at once, whatever is open or paused. The same operation again is the same instance. None if there is no such schedule.
     pub async fn trigger_schedule(
         &self,
@@ -157,7 +177,12 @@ impl Handle {
             return Err(Error::Unknown { doing: "start an instance of a schedule" }.into());
         }
         let triggered = |look: &Look<'_>, row: &ScheduleRow| Ok(look.triggered(&row.state, &id, &outcome));
-        let row = self.change(of, ("trigger", Some(id.to_string())), triggered).await?;
+        let row = self.change(of, ("trigger", Some(id.to_string())), triggered).await;
+        let is_there = matches!(outcome, Outcome::Started | Outcome::Existed);
+        let row = row.map_err(|error| match error {
+            ScheduleError::Busy if is_there => ScheduleError::NotNoted { id: id.clone() },
+            other => other,
+        })?;
         Ok(row.map(|row| Triggered { id, outcome, row }))
     }
 
@@ -185,6 +210,14 @@ impl Handle {
             }
             Ok(_) | Err(_) => Vec::new(),
         }
+    }
+
+    /// Where a schedule stands before it is changed. Nothing is kept of one whose expression cannot be read any more.
+    fn kept(&self, of: OfSchedule<'_>, row: &ScheduleRow, now: Timestamp) -> State {
+        self.shared.calendars.of(&row.definition).map_or_else(
+            |_| row.state.clone(),
+            |times| Look { id: of.id, definition: &row.definition, times: &times, now }.kept(&row.state),
+        )
     }
 
     async fn change(

@@ -266,6 +266,11 @@ pub(super) async fn delete(
     if answer == Answer::Done {
         return Ok(Json(Deleted { name: FullName::from(&name), deleted: true }).into_response());
     }
+    if answer.operated() == Some(Operated::Done) {
+        let detail =
+            "another operation on this instance was known by it, and is answered as before".to_owned();
+        return Err(Refusal::Header { name: "Idempotency-Key", detail });
+    }
     answered(&handle, Kind::Delete, &name, answer).await
 }
 

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::Handle;
 
-/// Ends that are read at once.
+/// Ends that are read at once; fewer where they are large.
 const PAGE: u32 = 50;
 
 /// Which ends are told. Every condition must be fulfilled.
@@ -101,8 +101,8 @@ pub(super) async fn watch(
         }
     };
     let ends = Ends { namespace, workflow, status };
-    let told =
-        Told { handle: handle.clone(), ends, attributes, cursor, incarnation, begins: Some(is_restored) };
+    let (handle_of, begins, marked) = (handle.clone(), Some(is_restored), cursor);
+    let told = Told { handle: handle_of, ends, attributes, cursor, marked, incarnation, begins };
     stream::serve(&handle, told)
 }
 
@@ -147,6 +147,8 @@ struct Told {
     ends: Ends,
     attributes: Vec<Attribute>,
     cursor: EndMark,
+    /// The cursor that was told last.
+    marked: EndMark,
     incarnation: u64,
     /// Before the first event: whether the listener's cursor is of an earlier incarnation.
     begins: Option<bool>,
@@ -168,20 +170,33 @@ impl Teller for Told {
         let mut chunk = Chunk::default();
         let found = self.handle.store().ends(&self.ends, &self.cursor, PAGE).await?;
         let is_news = !found.rows.is_empty();
-        let mut is_marked = true;
+        let mut last = self.marked;
         for (mark, view) in found.rows {
-            self.cursor = mark;
-            is_marked = self.attributes.iter().all(|wanted| view.attributes.contains(wanted));
-            if is_marked {
-                chunk.event("ended", Some(&id(self.incarnation, &self.cursor)), &Instance::from(view));
+            last = mark;
+            if self.attributes.iter().all(|wanted| view.attributes.contains(wanted)) {
+                self.marked = mark;
+                chunk.event("ended", Some(&id(self.incarnation, &mark)), &Instance::from(view));
             }
         }
-        if is_news && !is_marked {
-            chunk.mark(&id(self.incarnation, &self.cursor));
+        if last != self.marked {
+            self.marked = last;
+            chunk.mark(&id(self.incarnation, &last));
         }
         self.cursor = found.next;
         sink.send(chunk).await?;
-        Ok(if is_news { Round::News } else { Round::Quiet })
+        Ok(match (found.more, is_news) {
+            (true, _) => Round::More,
+            (false, true) => Round::News,
+            (false, false) => Round::Quiet,
+        })
+    }
+
+    /// Nothing that is looked for is between what was told and here: whoever comes again need not look for it there.
+    fn place(&mut self) -> Option<String> {
+        (self.cursor != self.marked).then(|| {
+            self.marked = self.cursor;
+            id(self.incarnation, &self.cursor)
+        })
     }
 }
 

@@ -24,7 +24,11 @@ use crate::{Error, EventRequest, Handle};
 #[serde(deny_unknown_fields)]
 pub(super) struct SendQuery {
     /// The correlation key: only waits for this key, or for any, take the event
-    #[param(min_length = 1, max_length = 100)]
+    #[param(
+        min_length = 1,
+        max_length = 100,
+        pattern = r"^(?!\.{1,2}$)[^\u0000-\u001f\u007f-\u009f]{1,100}$"
+    )]
     key: Option<String>,
 }
 

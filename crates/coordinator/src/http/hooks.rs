@@ -107,6 +107,7 @@ pub(super) struct Page {
 #[serde(deny_unknown_fields)]
 pub(super) struct ListQuery {
     /// The token after which to go on: the `next` of an earlier page
+    #[param(pattern = r"^[^\u0000-\u001f\u007f-\u009f]{1,256}$")]
     after: Option<String>,
     /// How many at most; default 50
     #[param(minimum = 1, maximum = 200)]

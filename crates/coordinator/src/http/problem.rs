@@ -157,6 +157,11 @@ pub(super) enum Refusal {
     /// Others change a schedule all the time.
     #[error("the schedule is being changed or started all the time; nothing has changed")]
     ScheduleBusy,
+    /// An instance of a schedule was started by hand and not noted there.
+    #[error(
+        "instance {id} was started, but the schedule is being changed or started all the time, so it is not noted there"
+    )]
+    ScheduleNotNoted { id: String, repeatable: bool },
     /// A probe's answer is no.
     #[error("{0}")]
     NotHealthy(String),
@@ -244,7 +249,9 @@ impl Refusal {
             Self::NotAsked(_) => (S::CONFLICT, "not_asked", "The question is not open"),
             Self::NoQuestion(_) => (S::NOT_FOUND, "question_not_found", "No such question"),
             Self::Schedule(_) => (S::UNPROCESSABLE_ENTITY, "schedule", "The schedule is not acceptable"),
-            Self::ScheduleBusy => (S::CONFLICT, "moved", "The schedule moved on"),
+            Self::ScheduleBusy | Self::ScheduleNotNoted { .. } => {
+                (S::CONFLICT, "moved", "The schedule moved on")
+            }
             Self::TooManyStreams => (S::TOO_MANY_REQUESTS, "too_many_streams", "Too many streams"),
             Self::NotHealthy(_) => (S::SERVICE_UNAVAILABLE, "not_ready", "Not ready"),
             Self::Engine(error) => match error.kind() {
@@ -310,6 +317,9 @@ impl Refusal {
             Self::NotServed(_) => {
                 "start a worker that serves it, or send the start with strict: false: then it waits"
             }
+            Self::ScheduleNotNoted { repeatable: true, .. } => {
+                "send the same request again: it is one instance"
+            }
             Self::Moved { .. } => "pause the instance first, then try again",
             Self::NotAllowed { operation: "delete", .. } => {
                 "ask for it to be terminated first, or wait for its end"
@@ -346,6 +356,7 @@ impl Refusal {
         match self {
             Self::Unknown { repeatable, .. } => *repeatable,
             Self::EventUnknown { given, .. } => *given,
+            Self::ScheduleNotNoted { repeatable, .. } => *repeatable,
             Self::NotHealthy(_)
             | Self::TooManyStreams
             | Self::MailboxFull(_)

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use self::{
-    body::{BackfillBody, NoteBody, ScheduleBody},
+    body::{BackfillBody, NoteBody, ScheduleBody, StopBody},
     view::{Changes, Page, TriggeredView, View, change},
 };
 use super::{
@@ -101,6 +101,7 @@ pub(super) struct ListQuery {
     #[param(minimum = 1, maximum = 200)]
     limit: Option<u32>,
     /// The id after which to go on: the `next` of an earlier page
+    #[param(pattern = r"^(?!\.{1,2}$)[A-Za-z0-9_.-]{1,60}$")]
     after: Option<String>,
 }
 
@@ -167,9 +168,9 @@ pub(super) async fn list(
     let limit = limit(query.limit, PAGE_DEFAULT, PAGE_MAX)?;
     let after = query.after.map(ScheduleId::new).transpose()?;
     let found = handle.store().schedules(&namespace, after.as_ref(), limit).await?;
-    let next = (found.what.len() == limit as usize).then(|| found.what.last().map(|row| row.id.to_string()));
+    let next = found.next.map(|id| id.to_string());
     let views: Vec<View> = found.what.iter().map(|row| View::of(&handle, row, found.now, 1)).collect();
-    Ok(Json(Page { schedules: views, next: next.flatten() }).into_response())
+    Ok(Json(Page { schedules: views, next }).into_response())
 }
 
 /// A schedule, with what is to come and what happened last.
@@ -193,6 +194,8 @@ pub(super) async fn get(
 }
 
 /// Deletes a schedule; what it has started stays.
+///
+/// What was about to be started at that moment is started still.
 #[utoipa::path(
     delete,
     path = "/v1/{namespace}/schedules/{id}",
@@ -210,6 +213,8 @@ pub(super) async fn delete(State(handle): State<Handle>, whose: Whose) -> Result
 }
 
 /// Pauses a schedule: nothing is started until it is resumed.
+///
+/// What was about to be started at that moment is started still; `waiting` has it until then.
 #[utoipa::path(
     post,
     path = "/v1/{namespace}/schedules/{id}/pause",
@@ -270,6 +275,9 @@ pub(super) async fn trigger(
             ScheduleError::Engine(crate::Error::Unknown { .. }) => {
                 Refusal::Unknown { id: None, repeatable: operation.given }
             }
+            ScheduleError::NotNoted { id } => {
+                Refusal::ScheduleNotNoted { id: id.to_string(), repeatable: operation.given }
+            }
             error => error.into(),
         })?;
     let Triggered { id, outcome, row } = triggered.ok_or_else(|| whose.not_found())?;
@@ -282,7 +290,9 @@ pub(super) async fn trigger(
     Ok((status, Json(view)).into_response())
 }
 
-/// Makes up for the due times of a span.
+/// Makes up for the due times of a span, 10,000 at most.
+///
+/// The same `Idempotency-Key` again is the same span, also of one that is done or was stopped.
 #[utoipa::path(
     post,
     path = "/v1/{namespace}/schedules/{id}/backfill",
@@ -301,6 +311,28 @@ pub(super) async fn backfill(
     let (from, until, beside) = body.read::<BackfillBody>()?.checked()?;
     let request = BackfillRequest { operation: operation.id, from, until, beside };
     let row = handle.backfill_schedule(whose.of(), &request).await?;
+    Ok(shown(&handle, row.ok_or_else(|| whose.not_found())?).await?.into_response())
+}
+
+/// Stops a backfill; what it has started stays.
+///
+/// The one with this `id`, or all of them. One that is done already is no fault.
+#[utoipa::path(
+    post,
+    path = "/v1/{namespace}/schedules/{id}/backfill/stop",
+    operation_id = "stop_backfill",
+    tag = "schedules",
+    params(Whose),
+    request_body(content = StopBody, description = "What is asked for"),
+    responses((status = 200, description = "The schedule afterwards", body = View), Always, NotFound, Conflict, BodyProblems)
+)]
+pub(super) async fn stop_backfill(
+    State(handle): State<Handle>,
+    whose: Whose,
+    body: JsonBody,
+) -> Result<Response, Refusal> {
+    let id = body.read::<StopBody>()?.checked()?;
+    let row = handle.stop_backfill(whose.of(), id.as_deref()).await?;
     Ok(shown(&handle, row.ok_or_else(|| whose.not_found())?).await?.into_response())
 }
 
@@ -334,6 +366,7 @@ impl From<ScheduleError> for Refusal {
         match error {
             ScheduleError::Engine(error) => error.into(),
             ScheduleError::Busy => Self::ScheduleBusy,
+            ScheduleError::NotNoted { id } => Self::ScheduleNotNoted { id: id.to_string(), repeatable: true },
             other => Self::Schedule(other.to_string()),
         }
     }

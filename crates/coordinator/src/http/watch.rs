@@ -1,8 +1,10 @@
 //! What goes on in one instance, as server-sent events: each entry of its journal once, in order, and its view when that changes.
 //!
-//! The cursor is a run and a position of its journal, `2.17`. Entries are written under the lock of the head, with positions that
-//! have no gaps: so what a listener has read up to a position stays what it is, whichever coordinator it asks next. The id of the
-//! end says that the end was told too, `2.17.end`: a listener that has only read the last entry is still owed it.
+//! The cursor is a run, a position of its journal, and a mark of the instance that has it, `2.17.3f9a04c1d2e7`. Entries are written under
+//! the lock of the head, with positions that have no gaps: so what a listener has read up to a position stays what it is, whichever
+//! coordinator it asks next. Another instance under the same id, or the same one after the installation was restored from a backup, has
+//! another mark: then there is a gap. The id of the end says that the end was told too, `2.17.3f9a04c1d2e7.end`: a listener that has only
+//! read the last entry is still owed it.
 
 use axum::{
     extract::State,
@@ -10,7 +12,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use everstep_engine::start::NameKey;
-use everstep_protocol::{InstanceUid, Position, Run};
+use everstep_protocol::{Incarnation, InstanceUid, Position, Run};
 use everstep_store::{InstanceView, Range};
 use serde::{Deserialize, Serialize};
 use utoipa::IntoParams;
@@ -38,14 +40,15 @@ const END: &str = ".end";
 pub(super) struct WatchQuery {
     /// The id of the last event that was read, or `now`; without it the current run is told from its beginning. The header
     /// `Last-Event-ID` goes before it
-    #[param(pattern = r"^(now|[1-9][0-9]{0,8}\.[0-9]{1,18}(\.end)?)$")]
+    #[param(pattern = r"^(now|[1-9][0-9]{0,8}\.[0-9]{1,18}(\.[0-9a-f]{12})?(\.end)?)$")]
     after: Option<String>,
 }
 
 /// What goes on in an instance, as server-sent events.
 ///
 /// `entry`: an entry of the journal; its id is the cursor. `instance`: the view of the instance, as it is now. `gap`: entries were
-/// removed before they were read. The last event is `end` with the view of the ended instance, `deleted`, `dropped` for a listener
+/// removed before they were read, or the cursor is of another instance that had this id, or of a time before a restore: what there is
+/// now is told from the beginning of its run. The last event is `end` with the view of the ended instance, `deleted`, `dropped` for a listener
 /// that takes nothing, or `interrupted`; after the last two a listener comes again with the cursor, and nothing is skipped or
 /// repeated. Who comes again with `Last-Event-ID` after the end is answered 204.
 #[utoipa::path(
@@ -68,19 +71,31 @@ pub(super) async fn watch(
 ) -> Result<Response, Refusal> {
     let again = last_event_id(&headers)?;
     let view = handle.store().instance(&name).await?.ok_or_else(|| not_found(&name))?;
-    let cursor = match (again, query.after.as_deref()) {
-        (Some(id), _) => read(id.strip_suffix(END).unwrap_or(id), &view)?,
-        (None, None) => Cursor { run: view.run, position: Position(0) },
-        (None, Some("now")) => Cursor { run: view.run, position: view.position },
-        (None, Some(after)) => read(after.strip_suffix(END).unwrap_or(after), &view)?,
+    let mark = mark(view.uid, handle.incarnation());
+    let begin = Cursor { run: view.run, position: Position(0) };
+    let (cursor, lost) = match again.or(query.after.as_deref()) {
+        None => (begin, None),
+        Some("now") if again.is_none() => (Cursor::of(&view), None),
+        Some(id) => match read(id.strip_suffix(END).unwrap_or(id), &view, &mark)? {
+            Read::Here(cursor) => (cursor, None),
+            Read::Elsewhere(lost) => (begin, Some(lost)),
+        },
     };
-    let knows_end = again.is_some_and(|id| id.ends_with(END));
+    let knows_end = again.is_some_and(|id| id.ends_with(END)) && lost.is_none();
     if knows_end && view.ended_at.is_some() && cursor == Cursor::of(&view) {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    let watch =
-        Watch { handle: handle.clone(), name, uid: view.uid, cursor, shown: String::new(), is_placed: false };
+    let (handle_of, uid, shown) = (handle.clone(), view.uid, String::new());
+    let watch = Watch { handle: handle_of, name, uid, mark, cursor, lost, shown, is_placed: false };
     stream::serve(&handle, watch)
+}
+
+/// What tells the cursors of this instance from those of another one under its id, and of the same one before a restore.
+fn mark(uid: InstanceUid, incarnation: Incarnation) -> String {
+    // The end of the id is drawn; its beginning is a time.
+    let drawn = &uid.0.as_bytes()[10..];
+    let mixed = incarnation.0.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
+    drawn.iter().zip(mixed).map(|(drawn, mixed)| format!("{:02x}", drawn ^ mixed)).collect()
 }
 
 /// How far a listener has read.
@@ -95,21 +110,35 @@ impl Cursor {
         Self { run: view.run, position: view.position }
     }
 
-    fn id(self) -> String {
-        format!("{}.{}", self.run.0, self.position.0)
+    fn id(self, mark: &str) -> String {
+        format!("{}.{}.{mark}", self.run.0, self.position.0)
     }
 }
 
-fn read(text: &str, view: &InstanceView) -> Result<Cursor, Refusal> {
-    let parts = text.split_once('.');
-    let cursor = parts.and_then(|(run, position)| {
+/// Where a listener has got to.
+#[derive(Debug)]
+enum Read {
+    /// In this instance.
+    Here(Cursor),
+    /// In another one, or in this one before a restore.
+    Elsewhere(Cursor),
+}
+
+/// Reads a cursor. One without a mark is somebody's who has written it by hand.
+fn read(text: &str, view: &InstanceView, mark: &str) -> Result<Read, Refusal> {
+    let mut parts = text.split('.');
+    let (run, position, of, more) = (parts.next(), parts.next(), parts.next(), parts.next());
+    let is_mark = |of: &str| of.len() == mark.len() && of.bytes().all(|b| b.is_ascii_hexdigit());
+    let cursor = run.zip(position).filter(|_| more.is_none() && of.is_none_or(is_mark));
+    let cursor = cursor.and_then(|(run, position)| {
         Some(Cursor { run: Run(run.parse().ok()?), position: Position(position.parse().ok()?) })
     });
     match cursor {
-        Some(cursor) if cursor.run.0 > 0 && cursor <= Cursor::of(view) => Ok(cursor),
+        Some(cursor) if of.is_some_and(|of| of != mark) => Ok(Read::Elsewhere(cursor)),
+        Some(cursor) if cursor.run.0 > 0 && cursor <= Cursor::of(view) => Ok(Read::Here(cursor)),
         Some(_) => Err(Refusal::Query(format!(
             "after {text:?} is refused, the instance has only come to {}",
-            Cursor::of(view).id()
+            Cursor::of(view).id(mark)
         ))),
         None => Err(Refusal::Query(format!(
             "after {text:?} is refused, it must be the id of an event of this stream, such as 1.17, or now"
@@ -122,7 +151,10 @@ struct Watch {
     handle: Handle,
     name: NameKey,
     uid: InstanceUid,
+    mark: String,
     cursor: Cursor,
+    /// How far the listener had read of something else.
+    lost: Option<Cursor>,
     /// The view as it was told last.
     shown: String,
     /// The listener knows where it is: one that came for what happens from now on, and is cut off before anything has, goes on here.
@@ -143,10 +175,15 @@ struct Deleted {
 
 impl Teller for Watch {
     async fn round(&mut self, sink: &mut Sink) -> Result<Round, Stop> {
+        if let Some(Cursor { run, position }) = self.lost.take() {
+            self.is_placed = true;
+            let gap = Gap { run: run.0, after: position.0 };
+            sink.send(Chunk::last("gap", Some(&self.cursor.id(&self.mark)), &gap)).await?;
+        }
         if !self.is_placed {
             self.is_placed = true;
             let mut chunk = Chunk::default();
-            chunk.mark(&self.cursor.id());
+            chunk.mark(&self.cursor.id(&self.mark));
             sink.send(chunk).await?;
         }
         // Before the entries: whatever it says then, its entries are there to be read.
@@ -174,7 +211,7 @@ impl Teller for Watch {
         let text = serde_json::to_string(&Instance::from(view)).unwrap_or_default();
         if is_over {
             let mut last = Chunk::default();
-            last.text("end", Some(&format!("{}{END}", end.id())), &text);
+            last.text("end", Some(&format!("{}{END}", end.id(&self.mark))), &text);
             return Ok(Round::Over(last));
         }
         if text == self.shown {
@@ -198,7 +235,7 @@ impl Watch {
         let mut chunk = Chunk::default();
         for entry in entries {
             self.cursor.position = entry.position;
-            chunk.event("entry", Some(&self.cursor.id()), &EntryView::from(entry));
+            chunk.event("entry", Some(&self.cursor.id(&self.mark)), &EntryView::from(entry));
         }
         sink.send(chunk).await?;
         Ok(true)
@@ -223,7 +260,7 @@ impl Watch {
     async fn gap(&mut self, sink: &mut Sink, next: Cursor) -> Result<(), Stop> {
         let Cursor { run, position } = self.cursor;
         let mut chunk = Chunk::default();
-        chunk.event("gap", Some(&next.id()), &Gap { run: run.0, after: position.0 });
+        chunk.event("gap", Some(&next.id(&self.mark)), &Gap { run: run.0, after: position.0 });
         self.cursor = next;
         sink.send(chunk).await
     }

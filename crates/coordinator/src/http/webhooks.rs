@@ -35,7 +35,7 @@ pub(super) fn routes() -> OpenApiRouter<Handle> {
     path = "/hooks/{namespace}/{token}",
     operation_id = "call_webhook",
     tag = "hooks",
-    params(HookPath, Operation, ("Webhook-Id" = Option<String>, Header, description = "The same, by Standard Webhooks")),
+    params(HookPath, Operation, ("Webhook-Id" = Option<String>, Header, description = "The same, by Standard Webhooks", pattern = r"^[\x21-\x7e]{1,100}$")),
     request_body(content = Vec<u8>, description = "Anything; the payload holds it", content_type = "*/*"),
     responses(
         (status = "2XX", description = "What the hook, or the code, answers: other statuses than these too"),

@@ -1,6 +1,11 @@
 //! Schedules over HTTP (rules S1, S5, S10 to S15). There is no worker, so what is started stays queued.
 
-use everstep_protocol::{CoordinatorId, Millis};
+use everstep_engine::{
+    schedule::{Definition, Overlap, Run, State, Turn, When},
+    start::NameKey,
+};
+use everstep_protocol::{CoordinatorId, Millis, Namespace, ScheduleId};
+use everstep_store::ScheduleChange;
 use serde_json::{Value, json};
 
 use crate::rig::{Answer, Rig};
@@ -168,6 +173,42 @@ async fn s08_what_is_open_is_skipped_terminated_or_waited_for() {
     assert_eq!(waits["waiting"], json!([]));
 }
 
+/// Whoever had written that an instance is to end has died before it was asked.
+#[tokio::test]
+async fn s08_what_is_to_end_is_asked_to_whoever_dies_before() {
+    for overlap in [Overlap::CancelOther, Overlap::TerminateOther] {
+        let rig = Rig::new().await;
+        rig.post("/v1/default/workflows/report/instances", r#"{"id":"open"}"#).await;
+        let (namespace, id) = (Namespace::default(), "daily".parse::<ScheduleId>().unwrap());
+        let now = rig.store.schedule(&namespace, &id).await.unwrap().now;
+        let daily = When::every(Millis::from_secs(86_400));
+        let definition = Definition { overlap, ..Definition::starts("report", &1, daily).unwrap() };
+        let workflow = definition.workflow.clone();
+        let run = Run { workflow: workflow.clone(), id: "open".parse().unwrap(), since: now };
+        let state = State { stopping: vec![run.id.clone()], open: vec![run], ..State::new(now) };
+        let change = ScheduleChange {
+            namespace,
+            id,
+            version: None,
+            after: Some((definition, Turn { state, wake_at: Some(now) })),
+            operation: "put",
+            by: None,
+            detail: None,
+        };
+        assert!(rig.store.change_schedule(&change).await.unwrap());
+        // There is no worker that could heed a cancel.
+        let name = NameKey { namespace: Namespace::default(), workflow, id: "open".parse().unwrap() };
+        loop {
+            let view = rig.store.instance(&name).await.unwrap().unwrap();
+            let is_cancel = overlap == Overlap::CancelOther;
+            if (is_cancel && view.control.cancel.is_some()) || view.ended_at.is_some() {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
 #[tokio::test]
 async fn s10_a_start_that_is_refused_is_said_and_others_go_on() {
     let rig = Rig::new().await;
@@ -214,6 +255,30 @@ async fn s11_s13_a_paused_schedule_starts_nothing_but_by_hand() {
     assert_eq!(told[0], (&json!("resume"), &json!("bob")));
     assert!(told[1..told.len() - 2].iter().all(|change| *change == (&trigger, &none)), "{told:?}");
     assert_eq!(told[told.len() - 2..], [(&json!("pause"), &json!("ann")), (&json!("put"), &none)]);
+}
+
+#[tokio::test]
+async fn s12_a_span_is_the_same_when_it_is_asked_for_again_and_can_be_stopped() {
+    let rig = Rig::new().await;
+    put(&rig, "hourly", &json!({"workflow": "report", "every": "1 hour"})).await;
+    let path = format!("{SCHEDULES}/hourly/backfill");
+    let span = r#"{"from":"2026-01-01T00:00:00Z","until":"2026-01-06T00:00:00Z"}"#;
+    let headers = [("content-type", "application/json"), ("idempotency-key", "k-1")];
+    rig.ask("POST", &path, &headers, span).await;
+    // One after the other, and the first is never taken up.
+    until(&rig, "hourly", |view| view["counts"]["started"] == json!(1)).await;
+    let stopped = rig.post(&format!("{path}/stop?by=ann"), r#"{"id":"k-1"}"#).await;
+    assert_eq!((stopped.status, stopped.json()["backfills"].clone()), (200, json!([])), "{}", stopped.body);
+    let again = rig.ask("POST", &path, &headers, span).await;
+    assert_eq!((again.status, again.json()["backfills"].clone()), (200, json!([])), "it is known");
+    assert_eq!(rig.post(&format!("{path}/stop"), "{}").await.status, 200, "there is nothing to stop");
+    rig.post(&format!("{path}/stop"), r#"{"id":""}"#).await.problem(422, "schedule");
+    rig.post(&format!("{SCHEDULES}/none/backfill/stop"), "{}").await.problem(404, "not_found");
+    let long = r#"{"from":"1970-01-01T00:00:00Z","until":"2026-01-06T00:00:00Z"}"#;
+    let detail = rig.post(&path, long).await.problem(422, "schedule");
+    assert!(detail.contains("at most 10000 due times"), "{detail}");
+    let changes = rig.get(&format!("{SCHEDULES}/hourly/changes?limit=2")).await.json();
+    assert_eq!(changes["changes"][1]["operation"], "stop-backfill", "{changes}");
 }
 
 #[tokio::test]

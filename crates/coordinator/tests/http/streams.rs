@@ -15,7 +15,11 @@ fn entries(events: &[Event]) -> Vec<(String, String)> {
     entries
         .map(|event| {
             let kind = event.data["kind"].as_str().unwrap().to_owned();
-            (event.id.clone().expect("an entry has an id"), kind)
+            let id = event.id.clone().expect("an entry has an id");
+            // Without the mark of the instance, which is another one each time.
+            let (place, mark) = id.rsplit_once('.').expect("it has a mark");
+            assert!(place.contains('.') && mark.len() == 12, "{id}");
+            (place.to_owned(), kind)
         })
         .collect()
 }
@@ -32,7 +36,9 @@ async fn each_entry_of_an_instance_comes_once_and_its_end_is_the_last_event() {
     let mut stream = rig.stream(&format!("{one}/watch"), &[]).await;
     assert!(stream.head.contains("200") && stream.head.contains("text/event-stream"), "{}", stream.head);
     let first = stream.event().await.unwrap();
-    assert_eq!((first.kind.as_str(), first.id.as_deref()), ("entry", Some("1.1")));
+    let id = first.id.clone().unwrap();
+    let mark = id.strip_prefix("1.1.").expect("a run and a position");
+    assert_eq!((first.kind.as_str(), mark.len()), ("entry", 12), "{id}");
     assert_eq!(first.data["kind"], "started");
     let view = stream.event().await.unwrap();
     assert_eq!((view.kind.as_str(), &view.data["status"]), ("instance", &json!("queued")));
@@ -44,7 +50,7 @@ async fn each_entry_of_an_instance_comes_once_and_its_end_is_the_last_event() {
     let last = rest.last().unwrap();
     assert_eq!((last.kind.as_str(), &last.data["status"]), ("end", &json!("terminated")));
     assert_eq!(entries(&rest), [pair("1.2", "ended")]);
-    assert_eq!(last.id.as_deref(), Some("1.2.end"));
+    assert_eq!(last.id, Some(format!("1.2.{mark}.end")), "all have the mark of this instance");
 }
 
 #[tokio::test]
@@ -77,6 +83,43 @@ async fn a_listener_goes_on_where_it_was() {
         rig.get(&format!("{watch}?after={after}")).await.problem(400, "query");
     }
     rig.get(&format!("{INSTANCES}/nobody/watch")).await.problem(404, "not_found");
+}
+
+/// Whoever comes again with the cursor of an instance that was deleted is told that what has its id now is another one.
+#[tokio::test]
+async fn a_cursor_of_another_instance_under_the_same_id_is_a_gap() {
+    let rig = Rig::new().await;
+    let one = format!("{INSTANCES}/o-1");
+    let watch = format!("{one}/watch");
+    let ends = async || {
+        rig.post(INSTANCES, r#"{"id":"o-1"}"#).await;
+        rig.post(&format!("{one}/terminate"), "").await;
+        rig.stream(&watch, &[]).await.all().await
+    };
+    let first = ends().await;
+    let (entry, end) = (first[0].id.clone().unwrap(), first.last().unwrap().id.clone().unwrap());
+    assert_eq!(rig.ask("DELETE", &one, &[], "").await.status, 200);
+    // Whether it is gone already is not told by the answer.
+    while rig.get(&one).await.status != 404 {
+        tokio::task::yield_now().await;
+    }
+    let again = ends().await;
+    for cursor in [entry, end] {
+        for (query, headers) in
+            [(format!("?after={cursor}"), vec![]), (String::new(), vec![("last-event-id", cursor.as_str())])]
+        {
+            let told = rig.stream(&format!("{watch}{query}"), &headers).await.all().await;
+            assert_eq!(told[0].kind, "gap", "{cursor}: {told:?}");
+            assert_eq!(told[0].data["run"], 1);
+            assert_eq!(
+                told[1..].iter().map(|event| &event.id).collect::<Vec<_>>(),
+                again.iter().filter(|event| event.id.is_some()).map(|event| &event.id).collect::<Vec<_>>()
+            );
+        }
+    }
+    for after in ["1.1.xyz", "1.1.0123456789ab.7", "1.1.0123456789AZ"] {
+        rig.get(&format!("{watch}?after={after}")).await.problem(400, "query");
+    }
 }
 
 #[tokio::test]

@@ -2,10 +2,14 @@
 
 use everstep_protocol::{InstanceId, Timestamp};
 
-use super::{Backfill, Definition, Look, Outcome, Overlap, Paused, Run, State, Turn};
+use super::{
+    Action, ActionKind, Backfill, Definition, Due, DueKind, Look, Outcome, Overlap, Paused, Run, State, Turn,
+};
 
 /// The most spans that wait to be made up for.
 const BACKFILLS_MAX: usize = 10;
+/// The most due times of a span.
+const SPAN_MAX: usize = 10_000;
 
 /// Why an operation is refused. Nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -31,6 +35,16 @@ pub enum OperateError {
         "a backfill is refused, since {BACKFILLS_MAX} are under way; try again when one is done; nothing has changed"
     )]
     TooManyBackfills,
+    /// There are more due times in a span than are made up for at once.
+    #[error(
+        "until {until} is refused, the span from {from} must have at most {SPAN_MAX} due times; ask for it in parts; nothing has changed"
+    )]
+    SpanTooLong {
+        /// Its begin.
+        from: Timestamp,
+        /// Its end.
+        until: Timestamp,
+    },
 }
 
 impl Look<'_> {
@@ -40,14 +54,45 @@ impl Look<'_> {
         Ok(self.stands(State::new(self.now)))
     }
 
-    /// What was asked for takes the place of what was before: due times count from now on. What is paused, waits or is open stays so.
-    /// Not while something is pending.
+    /// What was asked for takes the place of what was before: due times count from now on. What is paused, waits or is open stays so, and what
+    /// waits is started as it is asked for now: a schedule is changed since what it starts was wrong. Not while something is pending, and after
+    /// [`Look::kept`] of the definition before.
     pub fn replaced(&self, before: &Definition, state: &State) -> Result<Turn, OperateError> {
         if before == self.definition {
             return Ok(self.stands(state.clone()));
         }
         self.something_comes()?;
-        Ok(self.stands(State { settled: state.settled.max(self.now), ..state.clone() }))
+        let mut state = State { settled: state.settled.max(self.now), ..state.clone() };
+        if !matches!(self.definition.overlap, Overlap::CancelOther | Overlap::TerminateOther) {
+            state.stopping.clear();
+        }
+        let is_asked_anew = !state.stopping.is_empty();
+        let Turn { state, wake_at } = self.stands(state);
+        Ok(Turn { state, wake_at: if is_asked_anew { Some(self.now) } else { wake_at } })
+    }
+
+    /// Before a schedule is changed or paused: a due time that has come and waits for its jitter is kept among what waits. There is one at most,
+    /// since the jitter ends before the next one. While an earlier one is open it is skipped now where it would be then.
+    #[must_use]
+    pub fn kept(&self, state: &State) -> State {
+        let mut state = state.clone();
+        if state.paused.is_some() || self.is_used_up(&state) {
+            return state;
+        }
+        let Some(at) = self.last_before(Timestamp(self.now.0.saturating_add(1)), state.settled) else {
+            return state;
+        };
+        let start_at = self.definition.starts_at(self.id, self.times, at);
+        if start_at > self.now {
+            state.settled = at;
+            if self.definition.overlap == Overlap::Skip && state.is_busy() {
+                state.note(Action::new(ActionKind::Overlap, Some(at), self.now));
+            } else {
+                state.taken += 1;
+                state.queue.push(Due { at, start_at, kind: DueKind::Planned });
+            }
+        }
+        state
     }
 
     fn something_comes(&self) -> Result<(), OperateError> {
@@ -61,7 +106,7 @@ impl Look<'_> {
     #[must_use]
     pub fn paused(&self, state: &State, note: Option<String>) -> Turn {
         let since = state.paused.as_ref().map_or(self.now, |paused| paused.since);
-        self.stands(State { paused: Some(Paused { since, note }), ..state.clone() })
+        self.stands(State { paused: Some(Paused { since, note }), ..self.kept(state) })
     }
 
     /// It goes on from now: what was due during the pause is passed over.
@@ -86,7 +131,9 @@ impl Look<'_> {
         if until <= from {
             return Err(OperateError::EmptySpan { from, until });
         }
-        if state.backfills.iter().any(|backfill| backfill.operation == operation) {
+        let is_known = state.backfills.iter().any(|backfill| backfill.operation == operation)
+            || state.made_up.iter().any(|done| done == operation);
+        if is_known {
             return Ok(self.stands(state.clone()));
         }
         if state.backfills.len() >= BACKFILLS_MAX {
@@ -94,9 +141,23 @@ impl Look<'_> {
         }
         let beside = beside.unwrap_or(self.definition.overlap == Overlap::Allow);
         let settled = Timestamp(from.0.saturating_sub(1));
+        let next = |due: &Timestamp| self.definition.due_after(self.times, *due).filter(|due| *due < until);
+        if std::iter::successors(next(&settled), next).nth(SPAN_MAX).is_some() {
+            return Err(OperateError::SpanTooLong { from, until });
+        }
         let mut state = state.clone();
         state.backfills.push(Backfill { operation: operation.to_owned(), settled, until, beside });
         Ok(self.stands(state))
+    }
+
+    /// Of the span that was asked for by this name, or of all of them, nothing more is started. What was started stays.
+    #[must_use]
+    pub fn given_up(&self, state: &State, operation: Option<&str>) -> Turn {
+        let mut state = state.clone();
+        let is_meant = |backfill: &mut Backfill| operation.is_none_or(|one| backfill.operation == one);
+        let gone: Vec<Backfill> = state.backfills.extract_if(.., is_meant).collect();
+        gone.into_iter().for_each(|backfill| state.close(backfill));
+        self.stands(state)
     }
 
     /// Somebody has started an instance at once: later due times find it open. The same one again is noted once.

@@ -6,7 +6,7 @@ use super::{Action, ActionKind, Due, DueKind, Overlap, State};
 
 impl State {
     /// Whether an earlier due time is still open, is about to be started, or waits.
-    fn is_busy(&self) -> bool {
+    pub(super) fn is_busy(&self) -> bool {
         !self.open.is_empty() || !self.pending.is_empty() || !self.queue.is_empty()
     }
 

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 const RECENT_MAX: usize = 20;
 /// So many open instances are kept in mind; of more the oldest are let go.
 const OPEN_MAX: usize = 100;
+/// So many spans that are done are known again when they are asked for once more.
+const MADE_UP_MAX: usize = 100;
 
 /// Where a schedule stands.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,7 +22,8 @@ pub struct State {
     /// Due times that are being started. They were chosen under the definition that there was; it is not replaced before they are done.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pending: Vec<Due>,
-    /// Due times that wait for the end of what is open, in their order.
+    /// Due times that wait for the end of what is open, or for their jitter while the schedule was changed or paused, in their order. They are
+    /// started as the schedule says then.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub queue: Vec<Due>,
     /// Instances that it has started and of whose end it does not know, oldest first.
@@ -32,6 +35,9 @@ pub struct State {
     /// Spans that people want to have made up for, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub backfills: Vec<Backfill>,
+    /// By what requests for spans are known that are done or were given up, newest last: the same request again is the same one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub made_up: Vec<String>,
     /// Due times that count against the limit.
     pub taken: u64,
     /// What happened so far.
@@ -242,6 +248,19 @@ impl State {
     /// Whether something waits that is not held back by a pause.
     pub(super) const fn has_queue(&self) -> bool {
         self.paused.is_none() && !self.queue.is_empty()
+    }
+
+    /// When the first of those that wait may be started: not before the end of what is open, nor before its jitter is over.
+    pub(super) fn queue_at(&self, now: Timestamp) -> Option<Timestamp> {
+        let first = self.queue.first().filter(|_| self.has_queue())?;
+        Some(self.look_again(now).unwrap_or(now).max(first.start_at))
+    }
+
+    /// A span is done, or given up.
+    pub(super) fn close(&mut self, backfill: Backfill) {
+        self.made_up.push(backfill.operation);
+        let over = self.made_up.len().saturating_sub(MADE_UP_MAX);
+        self.made_up.drain(..over);
     }
 
     /// Keeps an instance in mind.

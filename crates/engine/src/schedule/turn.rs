@@ -4,7 +4,7 @@
 //! then the instances are started, each under an id that follows from its due time; [`Look::settle`] notes what came of that. Whoever finds
 //! something pending starts it again, which makes no second instance.
 
-use everstep_protocol::{InstanceId, ScheduleId, Timestamp, WorkflowName};
+use everstep_protocol::{InstanceId, Millis, ScheduleId, Timestamp, WorkflowName};
 
 use super::{Action, ActionKind, CatchUp, Definition, Due, DueKind, Overlap, Run, State, Times, Which};
 
@@ -13,9 +13,9 @@ const STARTS_MAX: usize = 100;
 /// The most due times that one turn looks at.
 const LOOKED_AT_MAX: usize = 1_000;
 /// After so long what is pending is somebody else's to start: whoever chose it has died.
-const PENDING: everstep_protocol::Millis = everstep_protocol::Millis::from_secs(5);
+const PENDING: Millis = Millis::from_secs(5);
 /// After so long a start of which nobody knows what came of it is made again.
-const AGAIN: everstep_protocol::Millis = everstep_protocol::Millis::from_secs(1);
+const AGAIN: Millis = Millis::from_secs(1);
 
 /// One schedule at one moment.
 #[derive(Clone, Copy)]
@@ -74,7 +74,8 @@ impl Look<'_> {
         let State { open, stopping, .. } = &mut state;
         stopping.retain(|id| open.iter().any(|run| run.id == *id));
         if state.paused.is_none() {
-            if state.open.is_empty() && !state.queue.is_empty() {
+            let may_begin = |due: &Due| state.open.is_empty() && due.start_at <= self.now;
+            if state.queue.first().is_some_and(may_begin) {
                 let first = state.queue.remove(0);
                 state.pending.push(first);
             }
@@ -85,17 +86,20 @@ impl Look<'_> {
         self.stands(state)
     }
 
-    /// Notes what came of the starts.
+    /// Notes what came of the starts. What is not pending any more was noted by somebody else.
     #[must_use]
     pub fn settle(&self, state: &State, outcomes: Vec<(Due, Outcome)>) -> Turn {
         let mut state = state.clone();
         for (due, outcome) in outcomes {
             let id = super::instance_id(self.id, due.at);
-            let action = self.action(&outcome, Some(due.at), &id);
-            let Some(action) = action else { continue };
-            state.pending.retain(|pending| *pending != due);
+            let Some(action) = self.action(&outcome, Some(due.at), &id) else { continue };
+            let Some(place) = state.pending.iter().position(|pending| *pending == due) else { continue };
+            state.pending.remove(place);
             let refused = action.kind == ActionKind::Refused;
             state.note(action);
+            if refused && due.kind == DueKind::Planned {
+                self.give_back(&mut state);
+            }
             let is_tracked = match due.kind {
                 DueKind::Planned => self.definition.overlap != Overlap::Allow,
                 DueKind::Backfill => true,
@@ -110,6 +114,14 @@ impl Look<'_> {
         } else {
             Turn { state, wake_at: Some(self.now.plus(AGAIN)) }
         }
+    }
+
+    /// What was refused was not started, so it does not count against the limit. What was due while the limit was reached is passed over.
+    fn give_back(&self, state: &mut State) {
+        if self.is_used_up(state) {
+            state.settled = state.settled.max(self.now);
+        }
+        state.taken = state.taken.saturating_sub(1);
     }
 
     /// What is noted of a start; nothing as long as nobody knows.
@@ -147,8 +159,7 @@ impl Look<'_> {
             && self.definition.starts_at(self.id, self.times, due) < horizon
         {
             if missed == LOOKED_AT_MAX as u64 {
-                let passed = horizon.minus(self.definition.jitter).0.saturating_sub(1);
-                state.settled = state.settled.max(Timestamp(passed));
+                self.pass_over(state, horizon);
                 break;
             }
             missed += 1;
@@ -156,6 +167,31 @@ impl Look<'_> {
             state.settled = due;
         }
         self.note_missed(state, last, missed);
+    }
+
+    /// Passes over everything that is started before a moment. Of those that are due before it, only the last may be started after it: the
+    /// jitter never reaches the next one.
+    fn pass_over(&self, state: &mut State, horizon: Timestamp) {
+        let Some(last) = self.last_before(horizon, state.settled) else { return };
+        let is_missed = self.definition.starts_at(self.id, self.times, last) < horizon;
+        state.settled = if is_missed { last } else { Timestamp(last.0.saturating_sub(1)) };
+    }
+
+    /// The last due time after one moment and before another. Halves what is left at each look, so that it takes about as long whatever lies
+    /// between.
+    pub(super) fn last_before(&self, end: Timestamp, begin: Timestamp) -> Option<Timestamp> {
+        let next = |moment| self.definition.due_after(self.times, moment).filter(|due| *due < end);
+        let (mut last, mut none_from) = (next(begin)?, end);
+        loop {
+            let middle = Timestamp(last.0 + (none_from.0 - last.0) / 2);
+            if middle == last {
+                return Some(last);
+            }
+            match next(middle) {
+                Some(due) => last = due,
+                None => none_from = middle,
+            }
+        }
     }
 
     fn note_missed(&self, state: &mut State, last: Option<Timestamp>, count: u64) {
@@ -207,7 +243,8 @@ impl Look<'_> {
             let (beside, until) = (backfill.beside, backfill.until);
             let next = self.definition.due_after(self.times, backfill.settled).filter(|due| *due < until);
             let Some(at) = next else {
-                state.backfills.remove(0);
+                let done = state.backfills.remove(0);
+                state.close(done);
                 continue;
             };
             let waits = !state.open.is_empty() || !state.pending.is_empty() || state.has_queue();
@@ -221,7 +258,7 @@ impl Look<'_> {
         }
     }
 
-    fn is_used_up(&self, state: &State) -> bool {
+    pub(super) fn is_used_up(&self, state: &State) -> bool {
         self.definition.limit.is_some_and(|limit| state.taken >= limit)
     }
 
@@ -233,8 +270,15 @@ impl Look<'_> {
         let due = if is_due { self.definition.due_after(self.times, state.settled) } else { None };
         let due = due.map(|due| self.definition.starts_at(self.id, self.times, due));
         let beside = state.backfills.first().is_some_and(|backfill| backfill.beside);
-        let waits = state.has_queue() || (!beside && !state.backfills.is_empty());
-        let waiting = waits.then(|| state.look_again(self.now).unwrap_or(self.now));
-        [due, waiting, beside.then_some(self.now)].into_iter().flatten().min()
+        let in_turn = !beside && !state.backfills.is_empty();
+        let free = || state.look_again(self.now).unwrap_or(self.now);
+        // What waits keeps a span in its turn waiting, too.
+        let in_turn = (in_turn && !state.has_queue()).then(free);
+        // What was asked to end is asked until it has ended: whoever was to ask may have died.
+        let stopping = (!state.stopping.is_empty()).then(free);
+        [due, state.queue_at(self.now), in_turn, stopping, beside.then_some(self.now)]
+            .into_iter()
+            .flatten()
+            .min()
     }
 }

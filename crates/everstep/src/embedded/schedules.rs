@@ -36,7 +36,7 @@ impl Embedded {
         Ok(self.handle.store().schedule(&NAMESPACE, &id).await?.what)
     }
 
-    /// Schedules, in the order of their ids, after this one: at most 200.
+    /// Schedules, in the order of their ids, after this one: at most 200, and fewer where their inputs are large. None are left if none come.
     pub async fn schedules(&self, after: Option<&str>) -> Result<Vec<ScheduleView>, EmbeddedError> {
         let after = after.map(ScheduleId::new).transpose()?;
         Ok(self.handle.store().schedules(&NAMESPACE, after.as_ref(), 200).await?.what)
@@ -96,6 +96,12 @@ impl Embedded {
             })));
         }
         Ok(Some(self.handle(workflow, id.as_str())?))
+    }
+
+    /// Stops all that is being made up for; what was started stays. None if there is no such schedule.
+    pub async fn stop_backfill(&self, id: &str) -> Result<Option<ScheduleView>, EmbeddedError> {
+        let id = ScheduleId::new(id)?;
+        Ok(self.handle.stop_backfill(of(&id), None).await?)
     }
 
     /// Starts the due times of a span that has passed, side by side or one after the other; those that were started are there already. None

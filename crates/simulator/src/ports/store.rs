@@ -32,7 +32,9 @@ use everstep_store::{
 use everstep_engine::access::Asker;
 use everstep_protocol::{AccessTokenId, ScheduleId, Scope};
 use everstep_store::{AccessRow, AccessTokens, NewAccess};
-use everstep_store::{ChangeRow, Dated, ScheduleChange, ScheduleRow, ScheduleWrite, Schedules, Woken};
+use everstep_store::{
+    ChangeRow, Dated, Listed, ScheduleChange, ScheduleRow, ScheduleWrite, Schedules, Woken,
+};
 
 use crate::{
     check::{Commit, Seen, Watchers},
@@ -222,6 +224,7 @@ handed_on!(Sessions {
     sessions() -> Vec<Session>;
     silent(lease: Millis) -> Vec<SessionId>;
     observed(sessions: &[SessionId], lease: Millis) -> Vec<SessionId>;
+    heard_since(sessions: &[SessionId], since: Timestamp) -> Vec<SessionId>;
     keep_progress(session: SessionId, progress: &[Running]) -> ();
     kept_progress(sessions: &[SessionId]) -> HashMap<SessionId, Vec<Running>>;
     orphans(limit: u32) -> Vec<Orphan>;
@@ -235,6 +238,18 @@ handed_on!(Sessions {
                 self.watchers.see(&Seen::SessionEnded { session, at: self.clock.now() });
             }
             Ok(())
+        };
+        self.call("ending a session", ends).await
+    }
+
+    async fn end_unreachable(&self, session: SessionId, inbox: &str) -> Result<bool, Error> {
+        let ends = async {
+            let is_ended = self.inner.end_unreachable(session, inbox).await?;
+            if is_ended {
+                self.life.note(format_args!("ends session {}", Short(InstanceUid(session.0))));
+                self.watchers.see(&Seen::SessionEnded { session, at: self.clock.now() });
+            }
+            Ok(is_ended)
         };
         self.call("ending a session", ends).await
     }
@@ -273,7 +288,7 @@ handed_on!(Bulks {
 
 handed_on!(Schedules {
     schedule(namespace: &Namespace, id: &ScheduleId) -> Dated<Option<ScheduleRow>>;
-    schedules(namespace: &Namespace, after: Option<&ScheduleId>, limit: u32) -> Dated<Vec<ScheduleRow>>;
+    schedules(namespace: &Namespace, after: Option<&ScheduleId>, limit: u32) -> Listed;
     woken_schedules(limit: u32) -> Woken;
     settle_schedules(writes: &[ScheduleWrite]) -> Vec<bool>;
     change_schedule(change: &ScheduleChange) -> bool;

@@ -12,7 +12,8 @@ use super::{
     trip::{Params, params},
 };
 use crate::{
-    ChangeRow, Dated, Error, ScheduleChange, ScheduleRow, ScheduleWrite, Schedules, Woken, schedules::warn,
+    ChangeRow, Dated, Error, Listed, SCHEDULE_PAGE_BYTES, ScheduleChange, ScheduleRow, ScheduleWrite,
+    Schedules, Woken, schedules::warn,
 };
 
 macro_rules! select {
@@ -24,11 +25,41 @@ macro_rules! select {
     };
 }
 
+/// Rows that are read in one order, with how many there were before bytes bounded them: a row is read if those before it have fewer bytes. That
+/// a text is long is known without reading it.
+macro_rules! page {
+    ($which:literal, $limit:literal, $order:literal, $bytes:literal) => {
+        concat!(
+            "SELECT namespace, id, version, created_at, changed_at, wake_at, definition, state, found FROM (
+                SELECT *, count(*) OVER () AS found,
+                    sum(octet_length(definition) + octet_length(state)) OVER (ORDER BY ",
+            $order,
+            ") - octet_length(definition) - octet_length(state) AS before
+                FROM (SELECT * FROM schedule WHERE ",
+            $which,
+            " ORDER BY ",
+            $order,
+            " LIMIT ",
+            $limit,
+            "::bigint) part) bounded WHERE before < ",
+            $bytes,
+            "::bigint ORDER BY ",
+            $order
+        )
+    };
+}
+
 const ONE: &str = select!("WHERE namespace = $1::text AND id = $2::text");
-const LIST: &str = select!("WHERE namespace = $1::text AND id > $2::text ORDER BY id LIMIT $3::bigint");
+/// By the key.
+const LIST: &str = page!("namespace = $1::text AND id > $2::text", "$3", "id", "$4");
 /// By the index `schedule_due`.
-const WOKEN: &str =
-    select!("WHERE wake_at IS NOT NULL AND wake_at <= $1::bigint ORDER BY wake_at LIMIT $2::bigint");
+const WOKEN: &str = page!(
+    "wake_at IS NOT NULL AND wake_at <= $1::bigint
+        AND (wake_at, namespace, id) > ($2::bigint, $3::text, $4::text)",
+    "$5",
+    "wake_at, namespace, id",
+    "$6"
+);
 /// By the same index.
 const NEXT: &str = "SELECT wake_at FROM schedule WHERE wake_at IS NOT NULL AND wake_at > $1::bigint ORDER BY wake_at LIMIT 1";
 /// Each is found by its key, in the order of the keys, so that two of these wait for each other in no circle.
@@ -40,7 +71,7 @@ const SETTLE: &str = "UPDATE schedule s SET version = s.version + 1, state = new
 /// A change and its record are one statement, so there is no change without one.
 const CREATE: &str = "WITH done AS (
         INSERT INTO schedule (namespace, id, version, created_at, changed_at, wake_at, definition, state)
-        SELECT $1::text, $2::text, 1, now, now, $3::bigint, $4::text, $5::text FROM everstep_clock() AS now
+        SELECT $1::text, $2::text, nextval('schedule_version'), now, now, $3::bigint, $4::text, $5::text FROM everstep_clock() AS now
         ON CONFLICT DO NOTHING RETURNING created_at AS at)
     INSERT INTO schedule_change (namespace, id, at, operation, who, detail)
     SELECT $1::text, $2::text, at, $6::text, $7::text, $8::text FROM done";
@@ -76,18 +107,27 @@ impl Schedules for PostgresStore {
         namespace: &Namespace,
         after: Option<&ScheduleId>,
         limit: u32,
-    ) -> Result<Dated<Vec<ScheduleRow>>, Error> {
+    ) -> Result<Listed, Error> {
         const DOING: &str = "listing schedules";
         let now = self.clock(DOING).await?;
         let after = after.map_or("", ScheduleId::as_str);
-        let params = |rows| params![namespace.as_str(), after, rows];
-        Ok(Dated { now, what: self.readable_schedules(DOING, LIST, params, limit).await? })
+        let params = |at: &Place, left: i64| {
+            let after = if at.id.is_empty() { after.to_owned() } else { at.id.clone() };
+            params![namespace.as_str(), after, left, SCHEDULE_PAGE_BYTES as i64]
+        };
+        let (what, next) = self.readable_schedules(DOING, LIST, params, limit).await?;
+        let next = next.map(|place| ScheduleId::new(place.id)).transpose();
+        Ok(Listed { now, what, next: next.map_err(|error| Fault::corrupt(error).into_error(DOING))? })
     }
 
     async fn woken_schedules(&self, limit: u32) -> Result<Woken, Error> {
         const DOING: &str = "looking for due schedules";
         let now = self.clock(DOING).await?;
-        let rows = self.readable_schedules(DOING, WOKEN, |rows| params![now.0, rows], limit).await?;
+        let params = |at: &Place, left: i64| {
+            let (namespace, id) = (at.namespace.clone(), at.id.clone());
+            params![now.0, at.wake_at, namespace, id, left, SCHEDULE_PAGE_BYTES as i64]
+        };
+        let (rows, _) = self.readable_schedules(DOING, WOKEN, params, limit).await?;
         let next = self.read(DOING, NEXT, params![now.0], |row| time(row, 0)).await?.pop();
         Ok(Woken { now, rows, next })
     }
@@ -154,32 +194,56 @@ impl Schedules for PostgresStore {
 }
 
 impl PostgresStore {
-    /// The first rows that can be read, at most `limit`: as many more are asked for as could not be read.
+    /// The rows of a page that can be read, and after which place to go on if there are more. What cannot be read is passed over.
     async fn readable_schedules<'a>(
         &self,
         doing: &'static str,
         sql: &'static str,
-        params: impl Fn(i64) -> Params<'a> + Send,
+        params: impl Fn(&Place, i64) -> Params<'a> + Send,
         limit: u32,
-    ) -> Result<Vec<ScheduleRow>, Error> {
-        let mut asked = i64::from(limit);
+    ) -> Result<(Vec<ScheduleRow>, Option<Place>), Error> {
+        let (mut place, mut rows) = (Place::default(), Vec::new());
         loop {
-            let one = |found: &Row| Ok(row(found).map_err(|_| found.try_get(1)));
-            let found = self.read(doing, sql, params(asked), one).await?;
-            let is_all = (found.len() as i64) < asked;
-            let (mut rows, mut unreadable) = (Vec::new(), Vec::<String>::new());
-            for row in found {
+            let left = i64::from(limit) - rows.len() as i64;
+            let one = |found: &Row| Ok((Place::of(found)?, row(found).ok(), found.try_get::<_, i64>(8)?));
+            let found = self.read(doing, sql, params(&place, left), one).await?;
+            let Some((last, _, all)) = found.last() else { return Ok((rows, None)) };
+            let (is_cut, is_all) = (*all > found.len() as i64, *all < left && *all == found.len() as i64);
+            place = last.clone();
+            let mut unreadable = Vec::new();
+            for (place, row, _) in found {
                 match row {
-                    Ok(row) => rows.push(row),
-                    Err(id) => unreadable.push(id.map_err(|error| Fault::from(error).into_error(doing))?),
+                    Some(row) => rows.push(row),
+                    None => unreadable.push(place.id),
                 }
             }
-            if is_all || rows.len() >= limit as usize {
-                warn(&unreadable);
-                return Ok(rows);
+            warn(&unreadable);
+            let is_full = rows.len() == limit as usize || (is_cut && !rows.is_empty());
+            if is_all || is_full {
+                return Ok((rows, (!is_all).then_some(place)));
             }
-            asked = i64::from(limit) + unreadable.len() as i64;
         }
+    }
+}
+
+/// A place in the order of a page; before all others if nothing else is said.
+#[derive(Clone, Debug)]
+struct Place {
+    wake_at: i64,
+    namespace: String,
+    id: String,
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Self { wake_at: i64::MIN, namespace: String::new(), id: String::new() }
+    }
+}
+
+impl Place {
+    fn of(row: &Row) -> Result<Self, Fault> {
+        let wake_at: Option<i64> = row.try_get(5)?;
+        Ok(Self { wake_at: wake_at.unwrap_or(i64::MIN), namespace: row.try_get(0)?, id: row.try_get(1)? })
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use async_trait::async_trait;
 use everstep_engine::{account::Kept, rows::Subject};
 use everstep_protocol::{
-    CoordinatorId, Epoch, Millis, Position, Run, SessionId,
+    CoordinatorId, Epoch, Millis, Position, Run, SessionId, Timestamp,
     message::{OpenSession, Running},
     wire,
 };
@@ -35,6 +35,10 @@ const KEPT_PROGRESS: &str = "SELECT session, body FROM session_progress WHERE se
 const LIVE: &str = "SELECT * FROM session WHERE ended_at IS NULL ORDER BY opened_at, id";
 const END: &str = "UPDATE session SET ended_at = everstep_clock(), counts = $2::boolean
     WHERE id = $1::uuid AND ended_at IS NULL";
+const END_UNREACHABLE: &str = "UPDATE session SET ended_at = everstep_clock(), counts = true
+    WHERE id = $1::uuid AND ended_at IS NULL AND inbox = $2::text";
+const HEARD_SINCE: &str = "SELECT id FROM session
+    WHERE id = ANY($1::uuid[]) AND ended_at IS NULL AND heard_at > $2::bigint ORDER BY id";
 const END_ALL: &str = "UPDATE session SET ended_at = everstep_clock(), counts = true WHERE ended_at IS NULL";
 
 #[async_trait]
@@ -96,6 +100,16 @@ impl Sessions for PostgresStore {
         let ids: Vec<Uuid> = sessions.iter().map(|session| session.0).collect();
         let doing = "looking for sessions that may end early";
         self.read(doing, OBSERVED, params![ids, micros(lease)], |row| Ok(SessionId(row.try_get(0)?))).await
+    }
+
+    async fn heard_since(&self, sessions: &[SessionId], since: Timestamp) -> Result<Vec<SessionId>, Error> {
+        let ids: Vec<Uuid> = sessions.iter().map(|session| session.0).collect();
+        let doing = "looking for sessions that were heard";
+        self.read(doing, HEARD_SINCE, params![ids, since.0], |row| Ok(SessionId(row.try_get(0)?))).await
+    }
+
+    async fn end_unreachable(&self, session: SessionId, inbox: &str) -> Result<bool, Error> {
+        Ok(self.execute("ending a session", END_UNREACHABLE, params![session.0, clean(inbox)]).await? == 1)
     }
 
     async fn end_session(&self, session: SessionId, counts: bool) -> Result<(), Error> {

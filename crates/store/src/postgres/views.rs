@@ -23,9 +23,9 @@ use super::{
     trip::params,
 };
 use crate::{
-    AttentionCount, AttentionFilter, AttentionMark, AttentionView, Cursor, EndMark, EndPage, Ends, Error,
-    Filter, HookView, InstanceView, LedgerCall, LedgerSearch, OPEN_COUNTED, OpenCount, Page, RejectedView,
-    Replied, StatusWord, UnreadView, Views, view::COUNTED,
+    AttentionCount, AttentionFilter, AttentionMark, AttentionView, Cursor, END_PAGE_BYTES, EndMark, EndPage,
+    Ends, Error, Filter, HookView, InstanceView, LedgerCall, LedgerSearch, OPEN_COUNTED, OpenCount, Page,
+    RejectedView, Replied, StatusWord, UnreadView, Views, view::COUNTED,
 };
 
 const HOOKS: &str = include_str!("sql/hooks_shown.sql");
@@ -299,28 +299,63 @@ fn oldest(row: &Row) -> Result<EndMark, Fault> {
     Ok(EndMark { commit: row.try_get::<_, i64>(0)? as u64, ..EndMark::default() })
 }
 
+/// So many transactions are looked through at first for ends; more and more where there are none, which is how it gets over what was deleted.
+const WINDOW: i64 = 64;
+/// So many views are read at first; more and more as long as they are small.
+const VIEWS_FIRST: usize = 4;
+
 async fn end_page(client: &Object, ends: &Ends, after: &EndMark, limit: u32) -> Result<EndPage, Fault> {
     // One snapshot for what is looked for and what is found.
     client.batch_execute(BEGIN).await?;
     let oldest =
         rows_of(client, OLDEST, params![]).await?.first().map(oldest).transpose()?.unwrap_or_default();
-    let (commit, until) = (after.commit as i64, oldest.commit as i64);
+    let marks = end_marks(client, ends, (after, &oldest), limit).await?;
+    let (mut rows, mut bytes, mut some) = (Vec::with_capacity(marks.len()), 0, VIEWS_FIRST);
+    let mut read = 0;
+    while read < marks.len() && bytes < END_PAGE_BYTES {
+        let part = &marks[read..marks.len().min(read + some)];
+        let ids: Vec<Uuid> = part.iter().map(|mark| mark.uid.0).collect();
+        let mut views = views(&rows_of(client, VIEW, params![ids, 1_i64, true]).await?)?;
+        show_attributes(client, &mut views).await?;
+        bytes += views.iter().map(crate::view::end_bytes).sum::<usize>();
+        let mut views: HashMap<InstanceUid, InstanceView> =
+            views.into_iter().map(|view| (view.uid, view)).collect();
+        rows.extend(part.iter().filter_map(|mark| Some((*mark, views.remove(&mark.uid)?))));
+        read += part.len();
+        some *= 2;
+    }
+    let more = read < marks.len() || marks.len() == limit as usize;
+    let next = marks[..read].last().copied().filter(|_| more).unwrap_or(oldest.max(*after));
+    Ok(EndPage { rows, next, more })
+}
+
+/// The places of the next ends. Their index says where those of some transactions are, and not in which order: so a few transactions are
+/// looked through at a time, and a million ends that come later cost nothing.
+async fn end_marks(
+    client: &Object,
+    ends: &Ends,
+    (after, oldest): (&EndMark, &EndMark),
+    limit: u32,
+) -> Result<Vec<EndMark>, Fault> {
     let workflow = ends.workflow.as_ref().map_or("", |workflow| workflow.as_str());
     let status = ends.status.map_or(0, Status::code);
-    let params =
-        params![ends.namespace.as_str(), commit, after.uid.0, until, workflow, status, i64::from(limit)];
-    let found = rows_of(client, ENDS, params).await?;
-    let place = |row: &Row| Ok(EndMark { uid: uid(row, 0)?, commit: row.try_get::<_, i64>(1)? as u64 });
-    let marks = found.iter().map(place).collect::<Result<Vec<EndMark>, Fault>>()?;
-    let ids: Vec<Uuid> = marks.iter().map(|mark| mark.uid.0).collect();
-    let mut views = views(&rows_of(client, VIEW, params![ids, 1_i64, true]).await?)?;
-    show_attributes(client, &mut views).await?;
-    let mut views: HashMap<InstanceUid, InstanceView> =
-        views.into_iter().map(|view| (view.uid, view)).collect();
-    let is_full = marks.len() == limit as usize;
-    let next = marks.last().copied().filter(|_| is_full).unwrap_or(oldest.max(*after));
-    let rows = marks.into_iter().filter_map(|mark| Some((mark, views.remove(&mark.uid)?))).collect();
-    Ok(EndPage { rows, next })
+    let place = |row: &Row| {
+        let commit = row.try_get::<_, i64>(1)? as u64;
+        Ok::<_, Fault>(EndMark { uid: uid(row, 0)?, commit })
+    };
+    let (mut marks, mut from, mut window) = (Vec::new(), *after, WINDOW);
+    while from.commit < oldest.commit && marks.len() < limit as usize {
+        let until = (from.commit as i64).saturating_add(window).min(oldest.commit as i64);
+        let left = i64::from(limit) - marks.len() as i64;
+        let (namespace, commit) = (ends.namespace.as_str(), from.commit as i64);
+        let params = params![namespace, commit, from.uid.0, until, workflow, status, left];
+        for row in rows_of(client, ENDS, params).await? {
+            marks.push(place(&row)?);
+        }
+        from = EndMark { commit: until as u64, ..EndMark::default() };
+        window = window.saturating_mul(2);
+    }
+    Ok(marks)
 }
 
 /// Whether instances are found from what is open, whatever it is: a status has a list of its own.

@@ -7,7 +7,8 @@ use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 
 use super::{SqliteStore, column, fault};
 use crate::{
-    ChangeRow, Dated, Error, ScheduleChange, ScheduleRow, ScheduleWrite, Schedules, Woken, schedules::warn,
+    ChangeRow, Dated, Error, Listed, SCHEDULE_PAGE_BYTES, ScheduleChange, ScheduleRow, ScheduleWrite,
+    Schedules, Woken, schedules::warn,
 };
 
 macro_rules! select {
@@ -22,14 +23,16 @@ macro_rules! select {
 const ONE: &str = select!("WHERE namespace = ?1 AND id = ?2");
 const LIST: &str = select!("WHERE namespace = ?1 AND id > ?2 ORDER BY id");
 /// By the index `schedule_due`.
-const WOKEN: &str = select!("WHERE wake_at IS NOT NULL AND wake_at <= ?1 ORDER BY wake_at");
+const WOKEN: &str = select!("WHERE wake_at IS NOT NULL AND wake_at <= ?1 ORDER BY wake_at, namespace, id");
 /// By the same index.
 const NEXT: &str = "SELECT min(wake_at) FROM schedule WHERE wake_at IS NOT NULL AND wake_at > ?1";
 const SETTLE: &str = "UPDATE schedule SET version = version + 1, state = ?4, wake_at = ?5
     WHERE namespace = ?1 AND id = ?2 AND version = ?3";
+/// Its versions begin far above those of one that was deleted: each creation is recorded, under a number that grows.
 const CREATE: &str =
     "INSERT INTO schedule (namespace, id, version, created_at, changed_at, wake_at, definition, state)
-    VALUES (?1, ?2, 1, ?3, ?3, ?4, ?5, ?6) ON CONFLICT DO NOTHING";
+    SELECT ?1, ?2, 1 + 4294967296 * coalesce(max(number), 0), ?3, ?3, ?4, ?5, ?6 FROM schedule_change WHERE true
+    ON CONFLICT DO NOTHING";
 const CHANGE: &str =
     "UPDATE schedule SET version = version + 1, changed_at = ?4, wake_at = ?5, definition = ?6, state = ?7
     WHERE namespace = ?1 AND id = ?2 AND version = ?3";
@@ -61,12 +64,13 @@ impl Schedules for SqliteStore {
         namespace: &Namespace,
         after: Option<&ScheduleId>,
         limit: u32,
-    ) -> Result<Dated<Vec<ScheduleRow>>, Error> {
+    ) -> Result<Listed, Error> {
         let (namespace, now) = (namespace.clone(), self.clock.now());
         let after = after.map_or_else(String::new, ToString::to_string);
         let work = move |connection: &Connection| {
-            let what = readable(connection, LIST, params![namespace.as_str(), after], limit)?;
-            Ok(Dated { now, what })
+            let (what, is_all) = readable(connection, LIST, params![namespace.as_str(), after], limit)?;
+            let next = what.last().filter(|_| !is_all).map(|row| row.id.clone());
+            Ok(Listed { now, what, next })
         };
         self.viewer.read("listing schedules", work).await
     }
@@ -74,7 +78,7 @@ impl Schedules for SqliteStore {
     async fn woken_schedules(&self, limit: u32) -> Result<Woken, Error> {
         let now = self.clock.now();
         let work = move |connection: &Connection| {
-            let rows = readable(connection, WOKEN, params![now.0], limit)?;
+            let (rows, _) = readable(connection, WOKEN, params![now.0], limit)?;
             let next: Option<i64> = connection.prepare_cached(NEXT)?.query_row([now.0], |row| row.get(0))?;
             Ok(Woken { now, rows, next: next.map(Timestamp) })
         };
@@ -153,26 +157,32 @@ fn write(connection: &Connection, change: &ScheduleChange, now: Timestamp) -> fa
     })
 }
 
-/// The first rows that can be read, at most `limit`.
+/// The first rows that can be read, at most `limit` and about so many bytes as a page has; and whether those are all.
 fn readable(
     connection: &Connection,
     sql: &str,
     values: impl Params,
     limit: u32,
-) -> fault::Result<Vec<ScheduleRow>> {
+) -> fault::Result<(Vec<ScheduleRow>, bool)> {
     let mut statement = connection.prepare_cached(sql)?;
     let mut found = statement.query(values)?;
     let (mut rows, mut unreadable) = (Vec::new(), Vec::new());
-    while rows.len() < limit as usize
-        && let Some(found) = found.next()?
-    {
+    let (mut bytes, mut is_all) = (0, false);
+    while rows.len() < limit as usize && bytes < SCHEDULE_PAGE_BYTES {
+        let Some(found) = found.next()? else {
+            is_all = true;
+            break;
+        };
         match row(found) {
-            Ok(row) => rows.push(row),
+            Ok(row) => {
+                bytes += column::text(found, 6)?.len() + column::text(found, 7)?.len();
+                rows.push(row);
+            }
             Err(_) => unreadable.push(column::text(found, 1)?.to_owned()),
         }
     }
     warn(&unreadable);
-    Ok(rows)
+    Ok((rows, is_all))
 }
 
 fn row(row: &Row<'_>) -> fault::Result<ScheduleRow> {

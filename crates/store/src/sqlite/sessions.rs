@@ -35,6 +35,9 @@ const OBSERVED: &str = "SELECT 1 FROM session, session_clock
     WHERE session = ?1 AND ended_at IS NULL AND last_beat_at >= ?3 - 1000 * gap
     AND (open_since <= ?2 OR heard_at > open_since)";
 const END: &str = "UPDATE session SET ended_at = ?2, counts = ?3 WHERE session = ?1 AND ended_at IS NULL";
+const END_UNREACHABLE: &str = "UPDATE session SET ended_at = ?2, counts = 1
+    WHERE session = ?1 AND ended_at IS NULL AND inbox = ?3";
+const HEARD_SINCE: &str = "SELECT 1 FROM session WHERE session = ?1 AND ended_at IS NULL AND heard_at > ?2";
 const END_ALL: &str = "UPDATE session SET ended_at = ?1, counts = 1 WHERE ended_at IS NULL";
 const ORPHANS: &str = "SELECT lease.uid, subject, epoch, inbox, open, counts
     FROM session CROSS JOIN lease ON lease.session = session.session
@@ -104,6 +107,31 @@ impl Sessions for SqliteStore {
             Ok(observed)
         };
         self.reader.read("looking for sessions that may end early", work).await
+    }
+
+    async fn heard_since(&self, sessions: &[SessionId], since: Timestamp) -> Result<Vec<SessionId>, Error> {
+        let sessions = sessions.to_vec();
+        let work = move |connection: &Connection| {
+            let mut statement = connection.prepare_cached(HEARD_SINCE)?;
+            let mut heard = Vec::new();
+            for session in sessions {
+                if statement.exists(params![session.0.as_bytes(), since.0])? {
+                    heard.push(session);
+                }
+            }
+            heard.sort_unstable();
+            Ok(heard)
+        };
+        self.reader.read("looking for sessions that were heard", work).await
+    }
+
+    async fn end_unreachable(&self, session: SessionId, inbox: &str) -> Result<bool, Error> {
+        let inbox = inbox.to_owned();
+        let work = move |connection: &Connection, now: Timestamp| {
+            let mut statement = connection.prepare_cached(END_UNREACHABLE)?;
+            Ok(statement.execute(params![session.0.as_bytes(), now.0, inbox])? == 1)
+        };
+        self.writer.write("ending a session", work).await
     }
 
     async fn end_session(&self, session: SessionId, counts: bool) -> Result<(), Error> {

@@ -22,9 +22,9 @@ use super::{
     transaction,
 };
 use crate::{
-    AttentionCount, AttentionFilter, AttentionMark, AttentionView, Cursor, EndMark, EndPage, Ends, Error,
-    Filter, HookView, InstanceView, LedgerCall, LedgerSearch, OPEN_COUNTED, OpenCount, Page, RejectedView,
-    Replied, Session, StatusWord, UnreadView, Views, WaitView,
+    AttentionCount, AttentionFilter, AttentionMark, AttentionView, Cursor, END_PAGE_BYTES, EndMark, EndPage,
+    Ends, Error, Filter, HookView, InstanceView, LedgerCall, LedgerSearch, OPEN_COUNTED, OpenCount, Page,
+    RejectedView, Replied, Session, StatusWord, UnreadView, Views, WaitView,
 };
 
 const OPEN_COUNTS: &str = include_str!("open_counts.sql");
@@ -183,16 +183,21 @@ fn end_page(connection: &Connection, ends: &Ends, after: EndMark, limit: u32) ->
         statement.query(params![ends.namespace.as_str(), commit, until, workflow, status, limit])?;
     let live = sessions::live(connection)?;
     let mut rows = Vec::new();
-    let mut last = after;
-    while let Some(row) = found.next()? {
+    let (mut last, mut bytes, mut is_all) = (after, 0, false);
+    while bytes < END_PAGE_BYTES {
+        let Some(row) = found.next()? else {
+            is_all = rows.len() < limit as usize;
+            break;
+        };
         let uid = column::uid(row, 0)?;
         last = EndMark { commit: column::count(row, 1)?, ..EndMark::default() };
         let mut view = InstanceView { holder: None, ..view(connection, uid, 1, &live)? };
         view.end = end(connection, &view)?;
+        bytes += crate::view::end_bytes(&view);
         rows.push((last, view));
     }
-    let next = if rows.len() == limit as usize { last } else { now.max(after) };
-    Ok(EndPage { rows, next })
+    let next = if is_all { now.max(after) } else { last };
+    Ok(EndPage { rows, next, more: !is_all })
 }
 
 fn one(connection: &Connection, uid: InstanceUid) -> fault::Result<InstanceView> {

@@ -8,7 +8,7 @@ use everstep_engine::{
     schedule::{CatchUp, Definition, Overlap, State, Turn, When},
 };
 use everstep_protocol::{Attribute, Millis, Namespace, Payload, ScheduleId, Timestamp};
-use everstep_store::{ScheduleChange, ScheduleRow, ScheduleWrite, Store};
+use everstep_store::{SCHEDULE_PAGE_BYTES, ScheduleChange, ScheduleRow, ScheduleWrite, Store};
 
 use super::scene::{namespace, workflow};
 
@@ -104,6 +104,7 @@ pub(crate) async fn s05_those_whose_time_has_come_are_found_earliest_first_and_s
         (vec!["early".to_owned(), "mid".to_owned()], Some(Timestamp(far)))
     );
     assert!(woken.now > Timestamp(1_000));
+    let woken_before = woken.rows[0].version;
     let write = |row: &ScheduleRow, wake_at| ScheduleWrite {
         namespace: row.namespace.clone(),
         id: row.id.clone(),
@@ -120,7 +121,55 @@ pub(crate) async fn s05_those_whose_time_has_come_are_found_earliest_first_and_s
     assert_eq!(names(&woken.rows), ["late"]);
     assert_eq!((woken.rows[0].version, woken.rows[0].state.taken), (2, 3));
     let settled = read(&store, "early").await.unwrap();
-    assert_eq!((settled.version, settled.wake_at, settled.changed_at), (2, None, settled.created_at));
+    assert_eq!(
+        (settled.version, settled.wake_at, settled.changed_at),
+        (woken_before + 1, None, settled.created_at)
+    );
+}
+
+/// A turn that was decided before a schedule was deleted writes nothing into one that was made under its id since.
+pub(crate) async fn s05_no_version_comes_again_under_an_id(store: Arc<dyn Store>) {
+    assert!(store.change_schedule(&change("nightly", None, Some(turn(Some(1))))).await.unwrap());
+    let old = read(&store, "nightly").await.unwrap();
+    assert!(store.change_schedule(&change("nightly", Some(old.version), None)).await.unwrap());
+    assert!(store.change_schedule(&change("nightly", None, Some(turn(Some(2))))).await.unwrap());
+    let late = ScheduleWrite {
+        namespace: old.namespace.clone(),
+        id: old.id.clone(),
+        version: old.version,
+        turn: Turn { state: State { taken: 99, ..old.state.clone() }, wake_at: None },
+    };
+    assert_eq!(store.settle_schedules(&[late]).await.unwrap(), [false]);
+    assert!(!store.change_schedule(&change("nightly", Some(old.version), None)).await.unwrap());
+    let new = read(&store, "nightly").await.unwrap();
+    assert_eq!((new.wake_at, new.state.taken), (Some(Timestamp(2)), 0));
+    assert!(new.version > old.version + 1_000_000, "nor does a turn of many turns ago");
+}
+
+/// Each may have an input of a mebibyte: a page is bounded by bytes, too, and all are found.
+pub(crate) async fn s10_pages_are_bounded_by_bytes(store: Arc<dyn Store>) {
+    let input = Payload::from_text(&format!("\"{}\"", "x".repeat(1 << 20))).unwrap();
+    for nth in 0..7 {
+        let mut large = change(&format!("s-{nth}"), None, Some(turn(Some(nth))));
+        large.after =
+            large.after.map(|(definition, turn)| (Definition { input: input.clone(), ..definition }, turn));
+        assert!(store.change_schedule(&large).await.unwrap());
+    }
+    let most = SCHEDULE_PAGE_BYTES / (1 << 20);
+    let woken = store.woken_schedules(200).await.unwrap().rows;
+    assert_eq!(woken.len(), most);
+    assert_eq!(woken[0].id, id("s-0"));
+    let (mut after, mut all) = (None, Vec::new());
+    loop {
+        let page = store.schedules(&namespace(), after.as_ref(), 200).await.unwrap();
+        assert!(page.what.len() <= most);
+        all.extend(page.what.iter().map(|row| row.id.to_string()));
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert_eq!(all, (0..7).map(|nth| format!("s-{nth}")).collect::<Vec<_>>());
 }
 
 pub(crate) async fn s15_who_changed_a_schedule_is_recorded_also_when_it_is_gone(store: Arc<dyn Store>) {

@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use everstep_engine::{Answer, What, account::Kept, head::Cached, rows::Subject};
 use everstep_protocol::{
-    Attempt, CoordinatorId, InstanceUid, Millis, Payload, Position, Run, SessionId,
+    Attempt, CoordinatorId, InstanceUid, Millis, Payload, Position, Run, SessionId, Timestamp,
     journal::Progress,
     message::{OpenSession, OpenWait, Running, Then},
 };
@@ -30,6 +30,22 @@ pub(crate) async fn w10_a_session_that_has_ended_never_comes_back(store: Arc<dyn
     assert!(!store.open_session(&open).await.unwrap());
     assert_eq!(store.heard(&[heard(open.session)]).await.unwrap(), [None]);
     store.end_session(SessionId::generate(), true).await.unwrap();
+}
+
+/// A worker that has registered another inbox since it was pinged is there.
+pub(crate) async fn w09_a_session_is_ended_by_the_inbox_that_cannot_be_reached(store: Arc<dyn Store>) {
+    let open = open_session(SessionId::generate());
+    assert!(store.open_session(&open).await.unwrap());
+    let ids = [open.session, SessionId::generate()];
+    let opened_at = store.sessions().await.unwrap()[0].heard_at;
+    assert_eq!(store.heard_since(&ids, Timestamp(opened_at.0 - 1)).await.unwrap(), [open.session]);
+    assert_eq!(store.heard_since(&ids, opened_at).await.unwrap(), []);
+    assert!(store.heard(&[heard(open.session)]).await.unwrap()[0].is_some(), "it comes back");
+    assert!(!store.end_unreachable(open.session, &open.inbox).await.unwrap());
+    assert_eq!(store.sessions().await.unwrap().len(), 1);
+    assert!(store.end_unreachable(open.session, "inbox-2").await.unwrap());
+    assert!(!store.end_unreachable(open.session, "inbox-2").await.unwrap(), "it has ended");
+    assert_eq!(store.heard_since(&ids, Timestamp(0)).await.unwrap(), []);
 }
 
 pub(crate) async fn w27_who_kept_a_body_is_noted_until_it_is_granted(store: Arc<dyn Store>) {

@@ -10,7 +10,7 @@ use everstep_engine::{
     letter::{Caller, Letter, NewLetter, Said as Answered},
     mailbox::{EventId, KnownEvent, SentEvent},
     place::Room,
-    rows::{Rows, Subject},
+    rows::{IdMap, Rows, Subject},
     start::{NameKey, Start},
 };
 use everstep_protocol::{
@@ -24,7 +24,7 @@ use everstep_protocol::{
 pub struct Coordinator {
     pub now: Timestamp,
     pub rows: Rows,
-    pub heads: HashMap<InstanceUid, Head>,
+    pub heads: IdMap<InstanceUid, Head>,
     pub journal: HashMap<InstanceUid, Vec<Entry>>,
     /// The journals of earlier generations, in order.
     pub earlier: Vec<Vec<Entry>>,
@@ -48,7 +48,7 @@ impl Coordinator {
         Self {
             now: Timestamp(1_700_000_000_000_000),
             rows: Rows::default(),
-            heads: HashMap::new(),
+            heads: IdMap::default(),
             journal: HashMap::new(),
             earlier: Vec::new(),
             rules: Rules::default(),

@@ -12,6 +12,7 @@ use everstep_engine::{
 use everstep_protocol::{InstanceId, Millis, Timestamp, WorkflowName, crash::around, start::StartOutcome};
 use everstep_store::{ScheduleRow, ScheduleWrite};
 use futures::{StreamExt, stream};
+use tokio::sync::Semaphore;
 
 use super::{OfSchedule, ScheduleError};
 use crate::{
@@ -26,6 +27,10 @@ const STARTS_AT_ONCE: usize = 100;
 const LOOKS_AT_ONCE: usize = 8;
 /// What cannot be read now is looked at again after so long.
 const UNREADABLE: Millis = Millis::from_secs(60);
+/// The same where it may be the store that does not answer.
+const UNANSWERED: Millis = Millis::from_secs(5);
+/// So long is waited for the answer of an instance that is asked to end. It is asked again as long as it is open.
+const ASKED_WITHIN: Duration = Duration::from_secs(2);
 /// So often what came of starts is noted again that somebody else came before.
 const ATTEMPTS: usize = 5;
 /// After a failure of the store.
@@ -35,7 +40,7 @@ impl Handle {
     /// One turn of each of these schedules. True if any has moved on.
     pub(crate) async fn fire(&self, rows: Vec<ScheduleRow>, now: Timestamp) -> Result<bool, Error> {
         let turns = stream::iter(rows).map(|row| self.choose(row, now)).buffered(LOOKS_AT_ONCE);
-        let chosen: Vec<Chosen> = turns.collect::<Vec<_>>().await.into_iter().collect::<Result<_, _>>()?;
+        let chosen: Vec<Chosen> = turns.collect().await;
         let (fresh, mut pending): (Vec<_>, Vec<_>) =
             chosen.into_iter().partition(|chosen| chosen.write.is_some());
         let writes: Vec<ScheduleWrite> = fresh.iter().filter_map(|chosen| chosen.write.clone()).collect();
@@ -48,34 +53,37 @@ impl Handle {
                 pending.push(chosen);
             }
         }
-        pending.retain(|chosen| !chosen.row.state.pending.is_empty() || chosen.stops);
-        self.stop_others(&pending).await;
-        self.start_pending(pending).await?;
+        pending
+            .retain(|chosen| !chosen.row.state.pending.is_empty() || !chosen.row.state.stopping.is_empty());
+        self.start_pending(pending.into_iter().map(|chosen| chosen.row).collect()).await?;
         Ok(moved)
     }
 
-    /// What one schedule comes to. What is pending already is not chosen again.
-    async fn choose(&self, row: ScheduleRow, now: Timestamp) -> Result<Chosen, Error> {
+    /// What one schedule comes to. What is pending already is not chosen again. One of which something cannot be read is put off: others are not
+    /// to wait for it.
+    async fn choose(&self, row: ScheduleRow, now: Timestamp) -> Chosen {
         let before = row.state.counts;
         if !row.state.pending.is_empty() {
-            let stops = !row.state.stopping.is_empty();
-            return Ok(Chosen { row, before, write: None, stops });
+            return Chosen { row, before, write: None };
         }
-        let turn = match self.shared.calendars.of(&row.definition) {
-            Ok(moments) => {
-                let ended = self.ended_of(&row).await?;
+        let put_off = |pause| Turn { state: row.state.clone(), wake_at: Some(now.plus(pause)) };
+        let turn = match (self.shared.calendars.of(&row.definition), self.ended_of(&row).await) {
+            (Ok(moments), Ok(ended)) => {
                 let look = Look { id: &row.id, definition: &row.definition, times: &moments, now };
                 look.turn(&row.state, &ended)
             }
-            Err(error) => {
+            (Err(error), _) => {
                 tracing::warn!(%error, schedule = %row.id, "a schedule cannot be read and starts nothing");
-                Turn { state: row.state.clone(), wake_at: Some(now.plus(UNREADABLE)) }
+                put_off(UNREADABLE)
+            }
+            (_, Err(error)) => {
+                tracing::warn!(%error, schedule = %row.id, "what a schedule has started was not read; it is put off");
+                put_off(UNANSWERED)
             }
         };
-        let stops = turn.state.stopping.iter().any(|id| !row.state.stopping.contains(id));
         let (namespace, id, version) = (row.namespace.clone(), row.id.clone(), row.version);
         let row = ScheduleRow { version: version + 1, state: turn.state.clone(), ..row };
-        Ok(Chosen { row, before, write: Some(ScheduleWrite { namespace, id, version, turn }), stops })
+        Chosen { row, before, write: Some(ScheduleWrite { namespace, id, version, turn }) }
     }
 
     /// Which of the instances that were open have ended, or are gone.
@@ -91,45 +99,54 @@ impl Handle {
         Ok(ended)
     }
 
-    /// Asks what a newer due time takes the place of to end. Each is asked once, however often this is done.
-    async fn stop_others(&self, chosen: &[Chosen]) {
-        for Chosen { row, .. } in chosen.iter().filter(|chosen| chosen.stops) {
-            let reason = Some(format!("a later due time of schedule {} takes its place", row.id));
-            let act = match row.definition.overlap {
-                Overlap::CancelOther => Act::Cancel { reason, within: None, rollback: false },
-                Overlap::TerminateOther => Act::Terminate { reason, rollback: false },
-                Overlap::Skip | Overlap::QueueOne | Overlap::Queue { .. } | Overlap::Allow => continue,
-            };
-            let State { open, stopping, .. } = &row.state;
-            for run in open.iter().filter(|run| stopping.contains(&run.id)) {
-                let (workflow, id) = (run.workflow.clone(), run.id.clone());
-                let name = NameKey { namespace: row.namespace.clone(), workflow, id };
-                let operation = format!("schedule:{}", row.id);
-                if let Err(error) = self.act(Whom::named(name), operation, act.clone()).await {
-                    tracing::warn!(%error, schedule = %row.id, instance = %run.id, "an instance was not asked to end");
+    /// Asks what a newer due time takes the place of to end. That is done whenever the schedule is looked at, until it has ended: whoever was to
+    /// ask before may have died. By the name of the operation it is done once, and again if it is to end in another way.
+    async fn stop_others(&self, row: &ScheduleRow) {
+        let reason = Some(format!("a later due time of schedule {} takes its place", row.id));
+        let (word, act) = match row.definition.overlap {
+            Overlap::CancelOther => ("cancel", Act::Cancel { reason, within: None, rollback: false }),
+            Overlap::TerminateOther => ("terminate", Act::Terminate { reason, rollback: false }),
+            Overlap::Skip | Overlap::QueueOne | Overlap::Queue { .. } | Overlap::Allow => return,
+        };
+        let State { open, stopping, .. } = &row.state;
+        let asked = open.iter().filter(|run| stopping.contains(&run.id)).map(async |run| {
+            let (workflow, id) = (run.workflow.clone(), run.id.clone());
+            let name = NameKey { namespace: row.namespace.clone(), workflow, id };
+            let operation = format!("schedule:{}:{word}:{}", row.id, run.since.0);
+            let asked = self.act(Whom::named(name), operation, act.clone());
+            let (schedule, instance) = (&row.id, &run.id);
+            match tokio::time::timeout(ASKED_WITHIN, asked).await {
+                Ok(Ok(_)) => {}
+                Ok(Err(error)) => {
+                    tracing::warn!(%error, %schedule, %instance, "an instance was not asked to end; it is asked again");
+                }
+                Err(_) => {
+                    tracing::warn!(%schedule, %instance, "an instance that is to end does not answer; it is asked again");
                 }
             }
-        }
+        });
+        futures::future::join_all(asked).await;
     }
 
-    /// Starts what is pending, so many at once, and notes what came of it.
-    async fn start_pending(&self, chosen: Vec<Chosen>) -> Result<(), Error> {
-        let rows: Vec<ScheduleRow> = chosen.into_iter().map(|chosen| chosen.row).collect();
-        let dues = rows
-            .iter()
-            .enumerate()
-            .flat_map(|(nth, row)| row.state.pending.iter().map(move |due| (nth, *due)));
-        let starts = dues.collect::<Vec<_>>().into_iter().map(|(nth, due)| {
-            let row = &rows[nth];
-            async move { (nth, due, self.start_due(row, due).await) }
+    /// Starts what is pending, so many at once, and notes what came of it. Nobody waits for what another schedule asks to end.
+    async fn start_pending(&self, rows: Vec<ScheduleRow>) -> Result<(), Error> {
+        let room = Semaphore::new(STARTS_AT_ONCE);
+        let (asking, others) = rows.into_iter().partition(|row| !row.state.stopping.is_empty());
+        let (others, asking) = futures::join!(self.start_some(others, &room), self.start_some(asking, &room));
+        others.and(asking)
+    }
+
+    async fn start_some(&self, rows: Vec<ScheduleRow>, room: &Semaphore) -> Result<(), Error> {
+        let settled = rows.into_iter().map(async |row| {
+            self.stop_others(&row).await;
+            let starts = row.state.pending.iter().map(async |due| {
+                let _place = room.acquire().await;
+                (*due, self.start_due(&row, *due).await)
+            });
+            let outcomes = futures::future::join_all(starts).await;
+            (row, outcomes)
         });
-        let outcomes: Vec<(usize, Due, Outcome)> =
-            stream::iter(starts).buffer_unordered(STARTS_AT_ONCE).collect().await;
-        let mut by_row: Vec<Vec<(Due, Outcome)>> = rows.iter().map(|_| Vec::new()).collect();
-        for (nth, due, outcome) in outcomes {
-            by_row[nth].push((due, outcome));
-        }
-        let mut settled: Vec<(ScheduleRow, Vec<(Due, Outcome)>)> = rows.into_iter().zip(by_row).collect();
+        let mut settled: Vec<(ScheduleRow, Vec<(Due, Outcome)>)> = futures::future::join_all(settled).await;
         settled.retain(|(_, outcomes)| !outcomes.is_empty());
         self.note(settled).await
     }
@@ -210,7 +227,10 @@ impl Handle {
                 }
                 let found = self.shared.store.schedule(&row.namespace, &row.id).await?.what;
                 // Of one that is gone there is nothing to note; what another has noted is not pending any more.
-                if let Some(row) = found.filter(|row| !row.state.pending.is_empty()) {
+                let is_same = |found: &ScheduleRow| {
+                    found.created_at == row.created_at && !found.state.pending.is_empty()
+                };
+                if let Some(row) = found.filter(is_same) {
                     left.push((row, outcomes));
                 }
             }
@@ -259,8 +279,6 @@ struct Chosen {
     before: Counts,
     /// What is to be written first; none where something is pending already.
     write: Option<ScheduleWrite>,
-    /// Whether open instances are to be asked to end.
-    stops: bool,
 }
 
 fn request(row: &ScheduleRow, id: InstanceId, message: Option<MessageKey>) -> StartRequest {

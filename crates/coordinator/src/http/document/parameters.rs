@@ -48,6 +48,11 @@ fn id(what: &str) -> Parameter {
     in_path("id", what, r"^(?!\.{1,2}$)[A-Za-z0-9_.:-]{1,100}$")
 }
 
+/// A schedule's, which leaves room for a time behind it.
+fn schedule() -> Parameter {
+    in_path("id", "The schedule's id", r"^(?!\.{1,2}$)[A-Za-z0-9_.-]{1,60}$")
+}
+
 fn of_instance() -> Parameters {
     vec![namespace(), workflow(), id("The instance's id")]
 }
@@ -73,9 +78,9 @@ parameters! {
     NamespacePath => vec![namespace()];
     WorkflowPath => vec![namespace(), workflow()];
     InstancePath => of_instance();
-    SchedulePath => vec![namespace(), id("The schedule's id")];
+    SchedulePath => vec![namespace(), schedule()];
     Whose => with(
-        vec![namespace(), id("The schedule's id")],
+        vec![namespace(), schedule()],
         ParameterBuilder::new()
             .name("by")
             .parameter_in(ParameterIn::Query)

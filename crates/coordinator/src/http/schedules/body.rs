@@ -152,6 +152,27 @@ impl NoteBody {
     }
 }
 
+/// Which backfill is stopped.
+#[derive(Default, Deserialize, ToSchema)]
+#[schema(as = BackfillStop)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StopBody {
+    /// The `id` by which `backfills` shows it; all of them if absent.
+    #[serde(default)]
+    #[schema(min_length = 1, max_length = 100)]
+    id: Option<String>,
+}
+
+impl StopBody {
+    pub(super) fn checked(self) -> Result<Option<String>, Refusal> {
+        let is_good = |id: &String| (1..=100).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_graphic());
+        match self.id {
+            Some(id) if !is_good(&id) => Err(refused("id", "it must be 1 to 100 visible ASCII characters")),
+            id => Ok(id),
+        }
+    }
+}
+
 /// A span that is to be made up for.
 #[derive(Default, Deserialize, ToSchema)]
 #[schema(as = Backfill)]
