@@ -109,7 +109,7 @@ fn commits() -> Vec<String> {
 /// The places that a source names, each with where it does.
 fn named(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let openings = text.match_indices("around(").chain(text.match_indices(" at("));
-    openings.filter_map(|(at, opening)| {
+    openings.filter_map(move |(at, opening)| {
         let name = text[at + opening.len()..].trim_start().strip_prefix('"')?.split('"').next()?;
         let is_place = ["commit.", "publish.", "ack."].iter().any(|kind| name.starts_with(kind));
         is_place.then_some((at, name))
