@@ -83,7 +83,7 @@ async fn mix(cx: Workflow, id: String, ledger: PathBuf) -> Result<(), Error> {
     let step = |name: &str, takes| act(&cx, &ledger, name, format!("{id}/{name}"), takes, 0);
     step("first", Duration::ZERO).await?;
     step("slow", SLOW).await?;
-    cx.sleep("nap", "250 ms").await?;
+    cx.sleep("nap", "400 ms").await?;
     let (left, right) =
         futures::future::join(step("left", Duration::ZERO), step("right", Duration::ZERO)).await;
     left.and(right)?;

@@ -1,12 +1,13 @@
 //! A coordinator or a worker as a process of its own, for the crash matrix: what it dies of says its environment.
 //!
-//! `crash_node coordinator <postgres> <amqp>` also does what operators do, again and again; `crash_node worker <amqp> <ledger> [stuck]`.
+//! `crash_node coordinator <postgres> <amqp> [indirect]` also does what operators do, again and again;
+//! `crash_node worker <amqp> <ledger> [stuck]`.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result, bail};
 use everstep_broker::{AmqpBroker, AmqpSettings, Broker};
-use everstep_coordinator::{Coordinator, Handle, OfSchedule};
+use everstep_coordinator::{Coordinator, Handle, OfSchedule, Settings};
 use everstep_engine::{
     bulk::{Act, Bulk, Which},
     schedule::{Definition, When},
@@ -27,15 +28,17 @@ fn main() -> Result<()> {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     match arguments[..] {
-        ["coordinator", postgres, amqp] => runtime.block_on(coordinator(postgres, amqp)),
+        ["coordinator", postgres, amqp] => runtime.block_on(coordinator(postgres, amqp, true)),
+        ["coordinator", postgres, amqp, "indirect"] => runtime.block_on(coordinator(postgres, amqp, false)),
         ["worker", amqp, ledger] => runtime.block_on(worker(amqp, Path::new(ledger), false)),
         ["worker", amqp, ledger, "stuck"] => runtime.block_on(worker(amqp, Path::new(ledger), true)),
         _ => bail!("neither a coordinator nor a worker: {arguments:?}"),
     }
 }
 
-async fn coordinator(postgres: &str, amqp: &str) -> Result<()> {
+async fn coordinator(postgres: &str, amqp: &str, direct_grants: bool) -> Result<()> {
     let settings = Setup::new(Kind::Fleet).coordinator_settings();
+    let settings = Settings { direct_grants, ..settings };
     let store = Arc::new(PostgresStore::connect(PostgresSettings::new(postgres)).await?);
     let broker: Arc<dyn Broker> = Arc::new(AmqpBroker::connect(AmqpSettings::new(amqp, "crash coordinator")));
     let coordinator = Coordinator::new(store, Arc::clone(&broker), settings).await?;
@@ -44,7 +47,7 @@ async fn coordinator(postgres: &str, amqp: &str) -> Result<()> {
     coordinator.run(stopped()?).await?;
     operating.abort();
     broker.close().await;
-    println!("{}", known_already(&handle));
+    println!("{}", starts_received(&handle));
     Ok(())
 }
 
@@ -60,14 +63,14 @@ async fn worker(amqp: &str, ledger: &Path, blocks: bool) -> Result<()> {
     Ok(())
 }
 
-/// How many starts it was told of that it had taken in already.
-fn known_already(handle: &Handle) -> f64 {
+/// How many messages it got that want a start.
+fn starts_received(handle: &Handle) -> f64 {
     let families = handle.metrics().gather();
-    let decisions = families.iter().filter(|family| family.name() == "everstep_decisions_total");
-    let known = decisions
+    let received = families.iter().filter(|family| family.name() == "everstep_messages_received_total");
+    let starts = received
         .flat_map(|family| family.get_metric())
-        .filter(|metric| metric.get_label().iter().any(|label| label.value() == "exists"));
-    known.map(|metric| metric.get_counter().get_value()).sum()
+        .filter(|metric| metric.get_label().iter().any(|label| label.value() == "start"));
+    starts.map(|metric| metric.get_counter().get_value()).sum()
 }
 
 fn stopped() -> Result<impl Future<Output = ()> + Send> {

@@ -106,6 +106,16 @@ fn commits() -> Vec<String> {
     all
 }
 
+/// The places that a source names, each with where it does.
+fn named(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let openings = text.match_indices("around(").chain(text.match_indices(" at("));
+    openings.filter_map(move |(at, opening)| {
+        let name = text[at + opening.len()..].trim_start().strip_prefix('"')?.split('"').next()?;
+        let is_place = ["commit.", "publish.", "ack."].iter().any(|kind| name.starts_with(kind));
+        is_place.then_some((at, name))
+    })
+}
+
 pub(crate) fn all_are_there(rows: &[&str]) {
     let listed: BTreeSet<&str> = PLACES.into_iter().collect();
     let with_rows: BTreeSet<&str> = rows.iter().copied().collect();
@@ -113,12 +123,7 @@ pub(crate) fn all_are_there(rows: &[&str]) {
     let sources = [sources("coordinator"), sources("worker")].concat();
     let mut in_code = BTreeSet::new();
     for (_, text) in &sources {
-        for opening in ["around(\"", " at(\""] {
-            in_code.extend(text.match_indices(opening).map(|(at, found)| {
-                let rest = &text[at + found.len()..];
-                &rest[..rest.find('"').expect("the name ends")]
-            }));
-        }
+        in_code.extend(named(text).map(|(_, name)| name));
     }
     assert_eq!(listed, in_code, "the list of places and the code differ");
     let acts = commits().into_iter().map(|name| format!("store.{name}(")).chain(SENT.map(str::to_owned));
@@ -128,8 +133,7 @@ pub(crate) fn all_are_there(rows: &[&str]) {
         for act in &acts {
             for (at, _) in text.match_indices(act.as_str()) {
                 let (from, to) = (at.saturating_sub(NEAR), (at + NEAR).min(text.len()));
-                let near: String = text.bytes().map(char::from).skip(from).take(to - from).collect();
-                if !near.contains("around(\"") && !near.contains(" at(\"") {
+                if !named(text).any(|(place, _)| (from..to).contains(&place)) {
                     bare.push(format!("{}: {act}", path.display()));
                 }
             }
