@@ -40,7 +40,7 @@ pub async fn migrate(settings: &Settings) -> Result<(), Failure> {
 pub async fn coordinator(settings: &Settings) -> Result<(), Failure> {
     let telemetry = telemetry::start(&settings.log, &settings.otlp)?;
     let outcome = on_services(settings).await;
-    telemetry.shutdown().await;
+    telemetry.stop().await;
     Ok(outcome?)
 }
 
@@ -65,7 +65,7 @@ async fn on_services(settings: &Settings) -> anyhow::Result<()> {
 pub async fn dev(settings: &Settings, data: &Path) -> Result<(), Failure> {
     let telemetry = telemetry::start(&settings.log, &settings.otlp)?;
     let outcome = embedded(settings, data).await;
-    telemetry.shutdown().await;
+    telemetry.stop().await;
     Ok(outcome?)
 }
 

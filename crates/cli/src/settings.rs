@@ -9,8 +9,8 @@ mod section;
 use everstep_settings::Reading;
 use serde::{Deserialize, Serialize};
 
-pub use everstep_settings::{Log, LogFormat, SecretUrl, Sources};
-pub use section::{Amqp, Http, Metrics, Otlp, Postgres, Worker};
+pub use everstep_settings::{Log, LogFormat, Otlp, SecretUrl, Sources};
+pub use section::{Amqp, Http, Metrics, Postgres, Worker};
 
 /// How they are read: the variables that are none stand for options of the command line, or are for scripts.
 const READING: Reading = Reading {

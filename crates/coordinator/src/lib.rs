@@ -46,6 +46,7 @@ mod sender;
 mod service;
 mod settings;
 mod shared;
+mod traces;
 mod turn;
 
 pub use chance::{Chance, SystemChance};

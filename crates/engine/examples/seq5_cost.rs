@@ -309,6 +309,7 @@ fn start(n: u64, workflow: &WorkflowName) -> Input {
         message: None,
         letter: None,
         hook: None,
+        trace: None,
     }))
 }
 

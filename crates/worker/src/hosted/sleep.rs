@@ -47,6 +47,7 @@ impl Hosted {
         self.replay.held_by(self.env.session, grant.epoch);
         self.reports = Reports::after(grant.reports);
         self.finished = false;
+        self.lease_begins();
         self.listen();
         self.granted(grant);
         self.env.metrics.resumed.inc();
