@@ -51,7 +51,7 @@ pub struct Settings {
 pub enum Role {
     /// To be shown: nothing must be set.
     Any,
-    /// `everstep migrate`.
+    /// `everstep migrate` and `everstep restored`.
     Migrate,
     /// `everstep coordinator`.
     Coordinator,

@@ -24,6 +24,7 @@ mod letters;
 mod load;
 mod migrate;
 mod records;
+mod restore;
 mod rows;
 mod schedule;
 mod schedules;
@@ -41,13 +42,14 @@ use deadpool_postgres::{
     Hook, HookError, Manager, ManagerConfig, Object, Pool, QueueMode, RecyclingMethod, Runtime, Timeouts,
 };
 use everstep_engine::{rows::Needs, start::NameKey};
-use everstep_protocol::{Incarnation, InstanceUid, journal::Entry};
+use everstep_protocol::{Incarnation, InstanceUid, Timestamp, journal::Entry};
 use tokio_postgres::{Config, NoTls};
 
 #[doc(hidden)]
 pub use self::attention::attention_list;
 pub use self::ledger::ledger_searches;
 pub use self::migrate::{Applied, migrate};
+pub use self::restore::{Restored, restored, settled};
 #[doc(hidden)]
 pub use self::statements::{Statement, hot_statements};
 #[doc(hidden)]
@@ -172,6 +174,15 @@ impl Instances for PostgresStore {
         let incarnation: i64 =
             row.and_then(|row| row.try_get(0)).map_err(|error| Fault::from(error).into_error(DOING))?;
         Ok(Incarnation(incarnation as u64))
+    }
+
+    async fn restored_at(&self) -> Result<Option<Timestamp>, Error> {
+        const DOING: &str = "reading when the database was restored";
+        let client = self.client(DOING).await?;
+        let row = client.query_one("SELECT restored_at FROM installation", &[]).await;
+        let at: Option<i64> =
+            row.and_then(|row| row.try_get(0)).map_err(|error| Fault::from(error).into_error(DOING))?;
+        Ok(at.map(Timestamp))
     }
 
     async fn transact(&self, needs: Needs, decide: Decide) -> Result<Vec<StepOver>, Error> {

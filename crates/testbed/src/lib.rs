@@ -6,5 +6,5 @@ mod installation;
 mod process;
 
 pub use cpu::{cpu_of, cpu_of_servers, rss_mb};
-pub use installation::Installation;
+pub use installation::{Installation, RestoredDatabase};
 pub use process::{Process, program};

@@ -268,6 +268,7 @@ impl Hosted {
             env,
         };
         hosted.replay.held_by(hosted.env.session, hosted.epoch);
+        hosted.replay.restored(grant.restored_at);
         hosted.granted(grant);
         hosted
     }

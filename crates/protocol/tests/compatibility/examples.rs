@@ -572,6 +572,7 @@ fn grant(direct: bool) -> Grant {
         last: Position(130),
         entries: vec![Entry { position: Position(1), at: AT, fact: started() }],
         direct,
+        restored_at: None,
     }
 }
 

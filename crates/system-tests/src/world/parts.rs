@@ -15,6 +15,7 @@ use everstep_store::{
     postgres::{PostgresSettings, PostgresStore},
     sqlite::SqliteStore,
 };
+use everstep_testbed::Installation;
 use everstep_worker::Worker;
 use tokio::sync::oneshot;
 
@@ -200,6 +201,14 @@ impl World {
             Site::Fleet { installation } => {
                 tokio::task::block_in_place(|| installation.sql(statement)).expect("the statement is valid")
             }
+        }
+    }
+
+    /// The servers' part of a fleet.
+    pub fn installation(&self) -> &Installation {
+        match &self.site {
+            Site::Embedded { .. } => panic!("an embedded system has no server"),
+            Site::Fleet { installation } => installation,
         }
     }
 

@@ -291,8 +291,8 @@ impl Known {
     }
 
     /// The record of an attempt of which nobody knows what came of it, since its holder is gone (rule L7).
-    pub(super) fn unknown(&self, attempt: Attempt, epoch: Epoch) -> AttemptEnd {
-        let failure = everstep_engine::replay::lost_failure().of_sensitive(self.spec.marks().sensitive);
+    pub(super) fn unknown(&self, attempt: Attempt, epoch: Epoch, failure: Failure) -> AttemptEnd {
+        let failure = failure.of_sensitive(self.spec.marks().sensitive);
         self.record(attempt, Millis::ZERO, AttemptOutcome::Unknown { failure, asks: true, epoch })
     }
 

@@ -393,6 +393,7 @@ impl Coordinator {
             last: head.position,
             entries,
             direct,
+            restored_at: None,
         }
     }
 }
