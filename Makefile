@@ -71,6 +71,13 @@ planted: ## See whether the simulator finds each fault that is planted on purpos
 bench: services-up ## Measure throughput and latency
 	eval "$$($(SERVICES) env)"; cargo run --profile dist $(LOCKED) -p everstep-loadtest -- $(ARGS)
 
+# How long `make soak` runs.
+MINUTES ?= 30
+
+.PHONY: soak
+soak: services-up ## Run a steady mixed load and see whether what it takes stays flat: make soak MINUTES=30
+	eval "$$($(SERVICES) env)"; cargo run --release -q $(LOCKED) -p everstep-soak -- --minutes $(MINUTES) $(ARGS)
+
 .PHONY: test
 test: services-up python-env ## Run all tests, with PostgreSQL and RabbitMQ
 	cargo test --doc $(LOCKED) --workspace

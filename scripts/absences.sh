@@ -30,7 +30,7 @@ for crate in everstep-engine everstep-protocol everstep-calendar; do
   done < <(awk '{ print $1 }' <<<"$packages" | grep -xE "$forbidden" | sort -u)
 done
 
-dev_only='everstep-(testbed|testkit|simulator|system-tests|conformance|loadtest|examples|fleet-demo|ledger-proof|chaos|label-worker|producer|cli)|mimalloc'
+dev_only='everstep-(testbed|testkit|simulator|system-tests|conformance|loadtest|soak|examples|fleet-demo|ledger-proof|chaos|label-worker|producer|cli)|mimalloc'
 for crate in everstep everstep-coordinator; do
   while read -r name; do
     breach "$crate depends on $name: cargo tree -p $crate -i $name --edges normal,build"
@@ -68,7 +68,7 @@ brings everstep-cli everstep-cli everstep-http --all-features
 while read -r name; do
   breach "everstep-cli depends on $name: cargo tree -p everstep-cli -i $name --edges normal,build"
 done < <(tree --package everstep-cli --edges normal,build | awk 'NF { print $1 }' |
-  grep -xE 'everstep-(testbed|simulator|system-tests|conformance|loadtest|fleet-demo|ledger-proof|chaos)' | sort -u)
+  grep -xE 'everstep-(testbed|simulator|system-tests|conformance|loadtest|soak|fleet-demo|ledger-proof|chaos)' | sort -u)
 
 members=$(tree --workspace --depth 0 | awk 'NF { print $1 }' | sort -u)
 

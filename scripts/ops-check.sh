@@ -84,14 +84,14 @@ trap 'rm -rf "$built"' EXIT
 for folder in base overlays/small overlays/production; do
   "$kubectl" kustomize "deploy/kubernetes/$folder" >"$built/${folder##*/}.yaml"
 done
-# The component that no overlay takes.
+# The components that no overlay takes.
 mkdir "$built/with-hpa"
 from=$(realpath --relative-to "$built/with-hpa" deploy/kubernetes)
 cat >"$built/with-hpa/kustomization.yaml" <<YAML
 apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
 resources: [$from/base]
-components: [$from/components/hpa]
+components: [$from/components/hpa, $from/components/otlp]
 YAML
 "$kubectl" kustomize "$built/with-hpa" >"$built/hpa.yaml"
 "$python" scripts/ops-check.py "$built"

@@ -10,11 +10,14 @@
 CREATE FUNCTION everstep_clock() RETURNS bigint LANGUAGE sql VOLATILE AS
 $$ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint $$;
 
--- One row. An operator raises the incarnation after restoring an older database.
+-- One row. `everstep restored` raises the incarnation after an older database was restored.
 CREATE TABLE installation (
     only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
-    incarnation bigint NOT NULL CHECK (incarnation > 0)
+    incarnation bigint NOT NULL CHECK (incarnation > 0),
+    restored_at bigint
 );
+COMMENT ON COLUMN installation.restored_at IS
+    'when an older database was restored; null: never, or its questions are over';
 INSERT INTO installation (incarnation) VALUES (1);
 
 -- The heads: one row an instance, locked by every decision. Immutable columns first, nothing that changes is indexed, so that all

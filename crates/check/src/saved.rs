@@ -303,6 +303,7 @@ impl Saved {
             last: last.map_or(Position(0), |entry| entry.position),
             entries,
             direct: false,
+            restored_at: None,
         }
     }
 }

@@ -101,11 +101,21 @@ pub enum Format {
     Yaml,
 }
 
+/// What becomes of a restore.
+#[derive(Debug, Args)]
+pub struct RestoredArgs {
+    /// End its questions instead: whatever the history that was lost may have done is known by now
+    #[arg(long)]
+    pub settled: bool,
+}
+
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Bring the PostgreSQL schema up to this version
     Migrate,
+    /// Begin a new life of a restored older database; coordinators must be stopped
+    Restored(RestoredArgs),
     /// Run a coordinator on PostgreSQL and RabbitMQ, with the HTTP API
     Coordinator(CoordinatorArgs),
     /// Run everything in this process on an embedded store, with the example workflows

@@ -37,6 +37,9 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
     let Cli { global, command } = cli;
     match command {
         Command::Migrate => serve::migrate(&settings_for(&global, Role::Migrate, Vec::new())?).await,
+        Command::Restored(args) => {
+            serve::restored(&settings_for(&global, Role::Migrate, Vec::new())?, args.settled).await
+        }
         Command::Coordinator(args) => {
             let flags = args.listen.map(|listen| ("http.listen", listen)).into_iter().collect();
             serve::coordinator(&settings_for(&global, Role::Coordinator, flags)?).await

@@ -1,4 +1,4 @@
-//! The commands that open a store: `migrate`, `coordinator`, `dev`.
+//! The commands that open a store: `migrate`, `restored`, `coordinator`, `dev`.
 
 mod example;
 mod stop;
@@ -36,11 +36,35 @@ pub async fn migrate(settings: &Settings) -> Result<(), Failure> {
     Ok(())
 }
 
+/// `everstep restored`: prints what the restored database begins with.
+pub async fn restored(settings: &Settings, settled: bool) -> Result<(), Failure> {
+    let url = settings.postgres.url.reveal();
+    if settled {
+        let was_open = postgres::settled(url).await.map_err(anyhow::Error::from)?;
+        println!(
+            "{}",
+            if was_open {
+                "the questions of the restore are over; coordinators that are started from now on ask none"
+            } else {
+                "no restore has open questions"
+            }
+        );
+        return Ok(());
+    }
+    let postgres::Restored { incarnation, open, sessions, ends } =
+        postgres::restored(url).await.map_err(anyhow::Error::from)?;
+    println!("incarnation {incarnation}: nothing that a former life says is believed");
+    println!("{open} open instances go on from where the database has them, {sessions} sessions are over");
+    println!("{ends} ends of another server are told anew");
+    println!("steps that are called at most once ask a person first, until `everstep restored --settled`");
+    Ok(())
+}
+
 /// `everstep coordinator`: runs until it is told to stop.
 pub async fn coordinator(settings: &Settings) -> Result<(), Failure> {
     let telemetry = telemetry::start(&settings.log, &settings.otlp)?;
     let outcome = on_services(settings).await;
-    telemetry.shutdown().await;
+    telemetry.stop().await;
     Ok(outcome?)
 }
 
@@ -65,7 +89,7 @@ async fn on_services(settings: &Settings) -> anyhow::Result<()> {
 pub async fn dev(settings: &Settings, data: &Path) -> Result<(), Failure> {
     let telemetry = telemetry::start(&settings.log, &settings.otlp)?;
     let outcome = embedded(settings, data).await;
-    telemetry.shutdown().await;
+    telemetry.stop().await;
     Ok(outcome?)
 }
 

@@ -9,8 +9,8 @@ mod section;
 use everstep_settings::Reading;
 use serde::{Deserialize, Serialize};
 
-pub use everstep_settings::{Log, LogFormat, SecretUrl, Sources};
-pub use section::{Amqp, Http, Metrics, Otlp, Postgres, Worker};
+pub use everstep_settings::{Log, LogFormat, Otlp, SecretUrl, Sources};
+pub use section::{Amqp, Http, Metrics, Postgres, Worker};
 
 /// How they are read: the variables that are none stand for options of the command line, or are for scripts.
 const READING: Reading = Reading {
@@ -53,7 +53,7 @@ pub struct Settings {
 pub enum Role {
     /// To be shown: nothing must be set.
     Any,
-    /// `everstep migrate`.
+    /// `everstep migrate` and `everstep restored`.
     Migrate,
     /// `everstep coordinator`.
     Coordinator,

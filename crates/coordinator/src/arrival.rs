@@ -8,6 +8,7 @@ use std::sync::{
 use everstep_broker::Settle;
 use everstep_engine::{Answer, Input, start::NameKey};
 use everstep_protocol::{InstanceId, crash::at};
+use everstep_telemetry::trace::Open;
 use tokio::sync::oneshot;
 
 use crate::error::Error;
@@ -32,6 +33,8 @@ pub(crate) struct Debt {
     pub(crate) reply_to: Option<ReplyTo>,
     /// The instance that an event of a producer is sent to.
     pub(crate) event_to: Option<NameKey>,
+    /// The span of the message, which lasts until this is decided.
+    pub(crate) span: Option<Box<Open>>,
 }
 
 /// What somebody in this process is told.

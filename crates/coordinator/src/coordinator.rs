@@ -54,7 +54,9 @@ impl Coordinator {
             return Err(Error::Settings(problems));
         }
         let incarnation = store.incarnation().await?;
-        let (shared, ends) = Shared::new(store, broker, settings, incarnation, chance);
+        let restored_at = store.restored_at().await?;
+        let (mut shared, ends) = Shared::new(store, broker, settings, incarnation, chance);
+        shared.rules.restored_at = restored_at;
         Ok(Self { shared: Arc::new(shared), ends })
     }
 

@@ -295,6 +295,7 @@ pub(crate) fn prepare(shared: &Shared, start: StartRequest) -> Result<Start, Err
     everstep_protocol::attribute::check(&start.attributes).map_err(|error| refused(error.to_string()))?;
     let fingerprint = Fingerprint::of(&start.input).map_err(|error| refused(error.to_string()))?;
     check_hook(shared, start.hook.as_ref())?;
+    let trace = crate::traces::of_start(&start.workflow);
     let uid = shared.chance.instance();
     let id =
         start.id.unwrap_or_else(|| InstanceId::new(uid.to_string()).expect("a UUID is a valid instance id"));
@@ -310,6 +311,7 @@ pub(crate) fn prepare(shared: &Shared, start: StartRequest) -> Result<Start, Err
         attributes: start.attributes,
         message: start.message,
         hook: start.hook,
+        trace,
         letter: None,
     })
 }

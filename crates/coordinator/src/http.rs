@@ -168,6 +168,7 @@ pub fn router(settings: Settings, listen: SocketAddr, handle: Handle) -> Router 
         .method_not_allowed_fallback(guard::wrong_method)
         .layer(middleware::map_response(guard::body_too_large))
         .layer(middleware::from_fn_with_state(gate, access::admitted))
+        .layer(middleware::from_fn(crate::traces::served))
         .layer(TraceLayer::new_for_http().make_span_with(span).on_failure(not_ready_is_no_error()))
         .with_state(handle)
 }

@@ -47,6 +47,7 @@ mod sender;
 mod service;
 mod settings;
 mod shared;
+mod traces;
 mod turn;
 
 pub use access::issue as issue_access_token;

@@ -202,6 +202,7 @@ pub(crate) fn start(id: &str, token: Option<&str>) -> Start {
         strict: false,
         attributes: Vec::new(),
         message: None,
+        trace: None,
         letter: None,
         hook: token.map(StartHook::new),
     }

@@ -220,5 +220,6 @@ fn grant(shared: &Shared, head: &Head, direct: bool, entries: Vec<Entry>) -> Coo
         last: head.position,
         entries,
         direct,
+        restored_at: shared.rules.restored_at.filter(|at| head.created_at <= *at),
     })
 }

@@ -140,6 +140,7 @@ impl Shared {
             deaths_max: settings.deaths_max,
             retention: settings.retention(),
             compiles: crate::schema::compiles,
+            restored_at: None,
         };
         let began = Instant::now();
         let mut room = Room::default();

@@ -16,6 +16,7 @@ use everstep_engine::{
 };
 use everstep_protocol::{InstanceId, InstanceUid, Run, SessionId, crash::around, message::WorkerItem};
 use everstep_store::ErrorKind;
+use everstep_telemetry::trace::OUTCOME;
 
 use crate::{
     arrival::{Arrival, Debt, Told},
@@ -260,6 +261,12 @@ fn settle(
 ) {
     let answer = told.answer.clone();
     shared.metrics.answers.inc(answer_word(&answer));
+    if let Some(span) = debt.span.take() {
+        span.say(OUTCOME, answer_word(&answer));
+        if let Some(code) = reply::start_code(&answer) {
+            span.failed(code);
+        }
+    }
     if answer == Answer::FromTheFuture {
         tracing::error!(instance = ?input.instance(), "an epoch that was never given: the database has lost history");
         if let Some((session, report)) = reported(input) {

@@ -275,6 +275,7 @@ fn item(effect: Effect, writes: &Writes) -> CoordinatorItem {
                 last: head.position,
                 entries: rows.map(|row| row.entry.clone()).collect(),
                 direct,
+                restored_at: None,
             })
         }
         Effect::StepGrant(..)
@@ -309,6 +310,7 @@ fn start(n: u64, workflow: &WorkflowName) -> Input {
         message: None,
         letter: None,
         hook: None,
+        trace: None,
     }))
 }
 

@@ -62,6 +62,8 @@ pub struct Rules {
     pub retention: crate::retention::Rules,
     /// Says why a JSON Schema cannot be used (rule H57). Default: none is looked at.
     pub compiles: Compiles,
+    /// When an older database was restored, until its questions are over: what was done in the history that was lost nobody knows (rule L7). Default: never.
+    pub restored_at: Option<Timestamp>,
 }
 
 /// Says why a JSON Schema cannot be used.
@@ -74,6 +76,7 @@ impl Default for Rules {
             deaths_max: 10,
             retention: crate::retention::Rules::default(),
             compiles: |_| Ok(()),
+            restored_at: None,
         }
     }
 }
@@ -186,6 +189,7 @@ impl Batch {
             deaths_max: self.rules.deaths_max,
             retention: &self.rules.retention,
             compiles: self.rules.compiles,
+            restored_at: self.rules.restored_at,
             place,
             taker: taker.as_ref(),
         };

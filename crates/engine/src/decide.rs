@@ -87,6 +87,8 @@ pub struct Context<'a> {
     pub retention: &'a retention::Rules,
     /// Says why a JSON Schema cannot be used (rule H57).
     pub compiles: crate::batch::Compiles,
+    /// When an older database was restored: what was done after that nobody knows (rule L7).
+    pub restored_at: Option<Timestamp>,
     /// Where the instance goes if it becomes runnable.
     pub place: Place,
     /// Whom a lease would go to, where that matters: the instance is pinned to a build, or may be by this (rule P40).

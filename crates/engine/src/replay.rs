@@ -25,7 +25,9 @@ use everstep_protocol::{
 
 pub use self::hooks::{Claimant, hook_disposed, hook_taken};
 pub use self::ledger::Settled;
-pub use self::trouble::{EVENT_TIMED_OUT, cancelled_failure, event_timed_out, lost_failure};
+pub use self::trouble::{
+    EVENT_TIMED_OUT, cancelled_failure, event_timed_out, lost_failure, restored_failure,
+};
 use self::{
     hooks::Taken,
     ledger::Ledger,

@@ -63,6 +63,8 @@ pub struct Start {
     pub hook: Option<StartHook>,
     /// The message that it came in, if it has an id.
     pub message: Option<MessageKey>,
+    /// The trace that the instance belongs to.
+    pub trace: Option<Box<everstep_protocol::TraceContext>>,
     /// The letter of a parent that it is (rule P36).
     pub letter: Option<crate::letter::Letter>,
 }
@@ -160,6 +162,7 @@ pub fn admit(start: &Start, found: Found<'_>, now: Timestamp, longest: Millis) -
         generation: Generation(1),
         attributes: start.attributes.clone(),
         hook: start.hook.as_ref().map(|hook| hook.token.clone()),
+        trace: start.trace.clone(),
     });
     head.position = head.position.next();
     head.journal_bytes = fact.payload_bytes();

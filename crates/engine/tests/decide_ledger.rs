@@ -13,7 +13,7 @@ use everstep_engine::{
     rows::{EVIDENCE_BYTES, Question, Told, WaitKind},
 };
 use everstep_protocol::{
-    Attempt, Call, Class, Epoch, Failure, FailureKind, Millis, Policy, Position, Run, SessionId,
+    Attempt, Call, Class, Epoch, Failure, FailureKind, Millis, Policy, Position, Run, SessionId, Timestamp,
     journal::{
         Changed, Choice, End, Entry, Fact, Intended, KeyChoice, Marks, Outcome, ParkCode, Parked, QuestionId,
         Rekeyed, Withdrawn,
@@ -409,6 +409,47 @@ fn l07_the_lease_of_a_remote_step_is_its_intent() {
     let Fact::Attempted(attempted) = last(&store) else { panic!() };
     assert_eq!(attempted.retry_at(), Some(store.now.plus(Millis(60_000))));
     assert_eq!(store.tables.waits[&(uid(1), pay().hash())].kind, WaitKind::Remote);
+}
+
+#[test]
+fn l07_after_a_restore_a_remote_step_asks_before_it_is_called() {
+    let opened = |class| {
+        let mut store = Store::held();
+        store.report(|report| {
+            report.opened = vec![open(&pay(), OpenWait::Remote(remote(of(class))))];
+            report.then = Then::Suspend;
+        });
+        store.rules.restored_at = Some(store.now);
+        store.now = store.now.plus(Millis(1_000));
+        store
+    };
+    let claim = || What::StepClaim { session: S2, call: pay().hash() };
+    let mut store = opened(ONCE);
+    let out = store.tell(claim());
+    assert_eq!((out.answer(), out.sent()), (Answer::NotGranted, vec!["step fence"]));
+    assert_eq!((out.entries(), store.status()), (vec!["attempted"], StatusWord::Attention));
+    assert!(question(&store).failure.message.contains("restored"), "{:?}", question(&store).failure);
+    store.tell(claim());
+    assert_eq!(store.status(), StatusWord::Attention, "asked once");
+    // Said to be called again it is, and asks no second time.
+    store.tell(resolve(Choice::Again));
+    assert_eq!(store.tell(claim()).answer(), Answer::Granted);
+    // Its key, or a look, says what was done.
+    for class in [Class::Keyed, Class::Lookup { visibility_lag: Millis(60_000) }] {
+        assert_eq!(opened(class).tell(claim()).answer(), Answer::Granted);
+    }
+    // An instance of this life has done nothing before.
+    let mut store = opened(ONCE);
+    store.rules.restored_at = Some(Timestamp(store.head().created_at.0 - 1));
+    assert_eq!(store.tell(claim()).answer(), Answer::Granted);
+    // What was held when the backup was taken asks as ever, and once.
+    let mut store = remote_held(ONCE);
+    store.rules.restored_at = Some(store.now);
+    store.now = store.now.plus(Millis(1_000));
+    store.tell(remote_ended(false, false));
+    assert_eq!(store.status(), StatusWord::Attention);
+    store.tell(resolve(Choice::Again));
+    assert_eq!(store.tell(claim()).answer(), Answer::Granted);
 }
 
 #[test]

@@ -227,6 +227,7 @@ fn started() -> Fact {
         generation: Generation(1),
         attributes: Vec::new(),
         hook: None,
+        trace: None,
     })
 }
 

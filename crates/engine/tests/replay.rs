@@ -146,6 +146,7 @@ fn p41_a_journal_that_begins_again_is_a_mismatch() {
         generation: Generation(1),
         attributes: Vec::new(),
         hook: None,
+        trace: None,
     });
     mismatch(vec![vec![Step("a", 1)]], vec![started], "second first entry");
 }

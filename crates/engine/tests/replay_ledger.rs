@@ -6,7 +6,7 @@
 mod support;
 
 use everstep_protocol::{
-    Attempt, Class, Epoch, Failure, FailureKind, Millis, Policy, Position, SessionId,
+    Attempt, Class, Epoch, Failure, FailureKind, Millis, Policy, Position, SessionId, Timestamp,
     journal::{Attempted, Choice, Fact, Intended, Lost, Marks, Outcome, Resolved, Withdrawn},
 };
 use support::{
@@ -129,6 +129,51 @@ fn l07_what_its_holder_left_is_charged_by_class() {
     assert_eq!(next_after(LOOKUP, vec![intended(1, S2, 1, LOOKUP)]), ["charge 1 attempt 1"]);
     // The class that is recorded goes before that of the code.
     assert_eq!(next_after(Class::Keyed, left(ONCE)), ["unknown 1 attempt 1 of lease 1"]);
+}
+
+/// What may run, where an older database was restored at this moment.
+fn next_restored(class: Class, facts: Vec<Fact>, at: Timestamp) -> Vec<String> {
+    let mut run = replay(class);
+    run.replay.restored(Some(at));
+    run.feed_all(&journal(facts)).unwrap();
+    run.next()
+}
+
+#[test]
+fn l07_after_a_restore_what_the_lost_history_may_have_called_asks() {
+    // The entries of these journals are of NOW: written before the one restore, and after the other.
+    let (before, after) = (Timestamp(NOW.0 - 1), NOW);
+    let asks = ["unknown 1 attempt 1 of lease 2"];
+    assert_eq!(next_restored(ONCE, vec![], after), asks);
+    assert_eq!(next_restored(ONCE, vec![], before), asks, "nothing was written about it since");
+    for class in [Class::Keyed, LOOKUP] {
+        assert_eq!(
+            next_restored(class, vec![], after),
+            next_after(class, vec![]),
+            "its key, or a look, says it"
+        );
+    }
+    // One that surely had no effect is tried again: the lost history may have done so too.
+    let failed = || {
+        let (failure, retry_at) = (Failure::new(FailureKind::Error, "no"), Some(NOW));
+        ended(1, ONCE, Outcome::Failed { failure, retry_at })
+    };
+    assert_eq!(next_restored(ONCE, vec![failed()], after), ["unknown 1 attempt 2 of lease 2"]);
+    assert_eq!(next_restored(ONCE, vec![failed()], before), ["intend 1 attempt 2"]);
+    // A person has answered since: it is called, and asks no second time.
+    let answered = || vec![unknown(1), resolved(1, Choice::Again)];
+    assert_eq!(next_restored(ONCE, answered(), before), ["intend 1 attempt 2"]);
+    assert_eq!(next_restored(ONCE, answered(), after), ["unknown 1 attempt 2 of lease 2"]);
+    // What was announced and has no outcome asks as ever, and is told from what the lost history may have done.
+    let announced = vec![intended(1, S2, 1, ONCE)];
+    assert_eq!(next_restored(ONCE, announced, after), ["unknown 1 attempt 1 of lease 1"]);
+    // A body that is begun anew under the same lease knows of it.
+    let mut first = replay(ONCE);
+    first.replay.restored(Some(after));
+    let mut second = replay(ONCE);
+    second.replay.inherit(&mut first.replay);
+    assert_eq!(second.next(), asks);
+    assert!(second.replay.is_of_lost_history(1));
 }
 
 fn lost_by(session: SessionId, slots: u32) -> Fact {

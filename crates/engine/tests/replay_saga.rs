@@ -35,6 +35,7 @@ fn started() -> Entry {
         generation: everstep_protocol::Generation(1),
         attributes: Vec::new(),
         hook: None,
+        trace: None,
     };
     entry(1, Fact::Started(started))
 }

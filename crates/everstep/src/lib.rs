@@ -68,5 +68,25 @@ pub use everstep_check as check;
 #[cfg(feature = "client")]
 pub use everstep_client as client;
 
+/// Logs and traces of a worker's process, with the feature `telemetry`: lines that say whose code logged them, and spans by OTLP in which
+/// those of your own code join. docs/operations/traces.md and logs.md say what there is.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let telemetry = everstep::telemetry::Wanted::of("orders-worker").json(true).otlp("http://127.0.0.1:4317").start()?;
+/// everstep::fleet("amqp://worker:secret@rabbitmq/everstep").run().await?;
+/// telemetry.stop().await;
+/// # Ok(())
+/// # }
+/// ```
+#[cfg(feature = "telemetry")]
+pub mod telemetry {
+    pub use everstep_telemetry::{
+        lines::Lines,
+        process::{Error, Ids, Telemetry, Wanted},
+        trace::NextId,
+    };
+}
+
 pub use everstep_sdk::*;
 pub use fleet::{Fleet, FleetError, fleet};

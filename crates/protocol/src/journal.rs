@@ -18,7 +18,7 @@ pub use self::{
 use crate::{
     Attempt, Attribute, BuildName, Call, CallHash, Epoch, EventKey, EventType, Failure, Fingerprint,
     FunctionName, Generation, InstanceId, Millis, Payload, Policy, Pool, Position, Reference, SessionId,
-    StepKey, Timestamp, Token, WorkflowName,
+    StepKey, Timestamp, Token, TraceContext, WorkflowName,
     hook::{Registration, StartHook},
 };
 
@@ -121,6 +121,9 @@ pub struct Started {
     /// The token of the hook that the instance was started with, if it still has it when this journal begins (rule H8).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hook: Option<Token>,
+    /// The trace that it belongs to, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<Box<TraceContext>>,
 }
 
 /// The record of one ended attempt. Build, key and policy stand in every one (rules P8, L1).
@@ -272,6 +275,9 @@ pub struct Child {
     /// How long it is kept after its end, whatever that is, where its workflow's rule is not to hold (rules P32, L13).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep_for: Option<Millis>,
+    /// The trace that it goes on with, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<Box<TraceContext>>,
 }
 
 /// Another instance, of the same namespace.
@@ -365,6 +371,9 @@ pub struct Remote {
     /// The registered function that looks for what an earlier attempt did, before each call (rule L6).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub look: Option<FunctionName>,
+    /// The trace of which its attempts are, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<Box<TraceContext>>,
 }
 
 /// A lease ended by expiry. The coordinator knows no more than this; the replayer charges it to the first `slots`

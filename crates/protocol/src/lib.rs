@@ -28,6 +28,7 @@ pub mod policy;
 mod schema;
 pub mod start;
 pub mod topology;
+pub mod trace;
 mod webhook;
 pub mod wire;
 
@@ -54,3 +55,4 @@ pub use planted::choose as choose_planted;
 #[doc(hidden)]
 pub use planted::planted;
 pub use policy::{Class, Policy};
+pub use trace::TraceContext;

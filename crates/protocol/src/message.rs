@@ -11,7 +11,7 @@ pub use self::session::{Heartbeat, Held, HeldStep, OpenSession, Running, Session
 use crate::{
     Attempt, Attribute, Call, CallHash, CoordinatorId, Epoch, EventKey, EventType, Failure, Fingerprint,
     Incarnation, InstanceUid, Millis, Payload, Policy, Position, Reference, Run, SessionId, StepKey,
-    Timestamp, Token,
+    Timestamp, Token, TraceContext,
     hook::Registration,
     journal::{
         Awaiting, Child, Closed, Compensated, End, Marks, Other, Parked, Remote, Reply, Resuming, Sending,
@@ -394,6 +394,9 @@ pub struct Again {
     /// The token of the hook that the instance was started with, unless the body has let it go.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hook: Option<Token>,
+    /// The trace that it goes on with, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<Box<TraceContext>>,
 }
 
 /// What a coordinator sends to a worker's inbox.

@@ -330,8 +330,9 @@ impl Host {
         let _turn = Turn::begin(self.shared.token, Act::Tend);
         // What they hold is the user's, and must not be dropped later, where a panic would be the worker's own.
         for dropped in [catch_drop(body), catch_drop(compensations)] {
-            if let Err(message) = dropped {
-                tracing::warn!(instance = %self.shared.info.id, message, "a destructor of the workflow's body panicked");
+            // What it said is the user's, and may repeat a payload; the panic hook has written it.
+            if dropped.is_err() {
+                tracing::warn!(instance = %self.shared.info.id, "a destructor of the workflow's body panicked");
             }
         }
     }

@@ -7,10 +7,12 @@
 
 mod given;
 mod log;
+mod otlp;
 mod problem;
 mod secret_url;
 mod source;
 
 pub use log::{Log, LogFormat};
+pub use otlp::Otlp;
 pub use secret_url::SecretUrl;
 pub use source::{PREFIX, Reading, Sources};

@@ -3,8 +3,9 @@
 use serde::{Deserialize, Serialize};
 use tracing_subscriber::EnvFilter;
 
-/// lapin logs each returned message with its payload; returned messages are routine here (rule W9).
-const QUIET: &str = "lapin::returned_messages=error";
+/// What drivers log below these levels repeats payloads: the parameters of statements, the frames of messages. lapin logs each returned
+/// message with its payload as a warning; returned messages are routine here (rule W9).
+const QUIET: &str = "lapin=info,lapin::returned_messages=error,tokio_postgres=info,amq_protocol=info";
 
 /// Logs, on standard error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,9 +35,10 @@ impl Default for Log {
 }
 
 impl Log {
-    /// What is logged.
-    pub fn filter(&self) -> Result<EnvFilter, tracing_subscriber::filter::ParseError> {
-        EnvFilter::builder().parse(format!("{QUIET},{}", self.level))
+    /// What is logged, with what must never be.
+    #[must_use]
+    pub fn directives(&self) -> String {
+        format!("{QUIET},{}", self.level)
     }
 
     /// What is wrong, for the list of problems of all settings.

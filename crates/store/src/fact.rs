@@ -200,6 +200,7 @@ mod tests {
             policy: Policy::default(),
             marks: Marks { compensated: true, sensitive: true, ..Marks::default() },
             look: Some(FunctionName::new("find").unwrap()),
+            trace: None,
         }
     }
 
@@ -218,6 +219,7 @@ mod tests {
             generation: Generation(2),
             attributes: Vec::new(),
             hook: None,
+            trace: None,
         };
         let opened = |wait| {
             let build = matches!(wait, Wait::Remote(_)).then(|| "b1".parse().unwrap());

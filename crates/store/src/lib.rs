@@ -77,6 +77,11 @@ pub trait Instances: Send + Sync + std::fmt::Debug + 'static {
     /// The installation's incarnation.
     async fn incarnation(&self) -> Result<Incarnation, Error>;
 
+    /// When an older database was restored, until its questions are over; see [`postgres::restored`].
+    async fn restored_at(&self) -> Result<Option<Timestamp>, Error> {
+        Ok(None)
+    }
+
     /// One transaction: locks the heads in one order, skipping those locked elsewhere (rule W19), loads what `needs` names,
     /// lets `decide` decide, writes, commits. The first statement returns the time (rule W18).
     ///

@@ -25,6 +25,7 @@ mod letters;
 mod load;
 mod migrate;
 mod records;
+mod restore;
 mod rows;
 mod schedule;
 mod schedules;
@@ -49,6 +50,7 @@ use tokio_postgres::{Config, NoTls};
 pub use self::attention::attention_list;
 pub use self::ledger::ledger_searches;
 pub use self::migrate::{Applied, migrate};
+pub use self::restore::{Restored, restored, settled};
 #[doc(hidden)]
 pub use self::statements::{Statement, hot_statements};
 #[doc(hidden)]
@@ -180,6 +182,15 @@ impl Instances for PostgresStore {
         let incarnation: i64 =
             row.and_then(|row| row.try_get(0)).map_err(|error| Fault::from(error).into_error(DOING))?;
         Ok(Incarnation(incarnation as u64))
+    }
+
+    async fn restored_at(&self) -> Result<Option<Timestamp>, Error> {
+        const DOING: &str = "reading when the database was restored";
+        let client = self.client(DOING).await?;
+        let row = client.query_one("SELECT restored_at FROM installation", &[]).await;
+        let at: Option<i64> =
+            row.and_then(|row| row.try_get(0)).map_err(|error| Fault::from(error).into_error(DOING))?;
+        Ok(at.map(Timestamp))
     }
 
     async fn transact(&self, needs: Needs, decide: Decide) -> Result<Vec<StepOver>, Error> {

@@ -70,6 +70,7 @@ fn start(id: &str) -> (InstanceUid, Input) {
             message: None,
             letter: None,
             hook: None,
+            trace: None,
         })),
     )
 }

@@ -81,6 +81,63 @@ impl Installation {
     }
 }
 
+/// A database that was made of a dump; it is removed when this is dropped.
+#[derive(Debug)]
+pub struct RestoredDatabase {
+    name: String,
+    server: String,
+    /// Its URL.
+    pub postgres: String,
+}
+
+impl Installation {
+    /// The database as it is now, as `pg_dump` writes it.
+    pub fn dump(&self) -> Result<Vec<u8>> {
+        let mut command = Command::new("pg_dump");
+        let output = command.arg(&self.postgres).output().context("run pg_dump")?;
+        if !output.status.success() {
+            bail!("pg_dump failed: {}", String::from_utf8_lossy(&output.stderr).trim());
+        }
+        Ok(output.stdout)
+    }
+
+    /// Another database with what a dump holds.
+    pub fn restore(&self, dump: &[u8]) -> Result<RestoredDatabase> {
+        let name = format!("restored_{}", uuid::Uuid::now_v7().simple());
+        psql(&self.server, &format!("CREATE DATABASE {name}"))?;
+        let database =
+            RestoredDatabase { postgres: with_path(&self.server, &name), server: self.server.clone(), name };
+        let mut child = Command::new("psql")
+            .args(["-X", "-q", "-v", "ON_ERROR_STOP=1", &database.postgres])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .context("run psql")?;
+        let mut stdin = child.stdin.take().context("it has a standard input")?;
+        stdin.write_all(dump)?;
+        drop(stdin);
+        let output = child.wait_with_output()?;
+        if !output.status.success() {
+            bail!("the dump was not restored: {}", String::from_utf8_lossy(&output.stderr).trim());
+        }
+        Ok(database)
+    }
+}
+
+impl RestoredDatabase {
+    /// Runs one SQL statement in it.
+    pub fn sql(&self, statement: &str) -> Result<String> {
+        psql(&self.postgres, statement)
+    }
+}
+
+impl Drop for RestoredDatabase {
+    fn drop(&mut self) {
+        drop(psql(&self.server, &format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name)));
+    }
+}
+
 impl Drop for Installation {
     fn drop(&mut self) {
         // Best effort: the next run has names of its own.

@@ -11,7 +11,7 @@ mod servers;
 mod sound;
 
 pub use cpu::{cpu_of, cpu_of_servers, rss_mb};
-pub use installation::Installation;
+pub use installation::{Installation, RestoredDatabase};
 pub use process::{Process, program};
 pub use proxy::{Proxy, Way};
 pub use purge::purge;

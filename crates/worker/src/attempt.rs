@@ -21,6 +21,10 @@ use everstep_sdk::{
     Step,
     host::{CancelHandle, DelayFn, panic_message},
 };
+use everstep_telemetry::{
+    label::{self, Label},
+    trace::{FutureExt as _, OUTCOME, Open},
+};
 use futures::{
     FutureExt,
     future::{AbortHandle, Abortable, BoxFuture, abortable},
@@ -97,6 +101,8 @@ struct Running {
     meter: Arc<StepMeter>,
     stage: Stage,
     due: Option<Instant>,
+    /// Its span, if the instance is in a trace.
+    span: Option<Open>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -238,6 +244,7 @@ impl Attempts {
                 running.timed_out(now.saturating_duration_since(running.began), "")
             }
             Stage::Signalled { cancelled: true } | Stage::Aborted { cancelled: true } => {
+                running.trace(Word::Cancelled);
                 running.meter.ended(Word::Cancelled, now.saturating_duration_since(running.began));
                 return None;
             }
@@ -247,7 +254,9 @@ impl Attempts {
             }
         };
         self.by_owner.remove(&running.owner);
-        running.meter.ended(word(&ended.result), ended.ran_for.to_std());
+        let word = word(&ended.result);
+        running.trace(word);
+        running.meter.ended(word, ended.ran_for.to_std());
         Some((running.owner, ended))
     }
 
@@ -274,6 +283,7 @@ impl Attempts {
                         let overlap = "; it did not go within its grace and overlaps with what follows";
                         ended.push((owner, running.timed_out(ran_for, overlap)));
                         running.meter.ended(Word::TimedOut, ran_for);
+                        running.trace(Word::TimedOut);
                         self.by_owner.remove(&owner);
                     }
                     self.telling.end(id);
@@ -325,6 +335,15 @@ impl Attempts {
             Some(interceptor) => interceptor.attempt(&order.info, order.run),
             None => order.run,
         };
+        let label = Label {
+            namespace: order.info.namespace.clone(),
+            workflow: order.info.workflow.clone(),
+            instance: order.info.instance.clone(),
+            run: order.run_of,
+            session: order.session,
+            step: Some((order.info.name.clone(), attempt)),
+        };
+        let span = order.span.map(|span| span.now());
         let (step, cancel) = Step::new(order.info, progress, order.last);
         let leaving = Leaving {
             id,
@@ -335,8 +354,15 @@ impl Attempts {
             looked: None,
             began: Instant::now(),
         };
-        let attempted = attempted(leaving, step, run, order.delay, attempt);
-        let (task, abort) = abortable(busy::measured(attempted, meter.busy.clone()).boxed());
+        let attempted = label::always(label, attempted(leaving, step, run, order.delay, attempt));
+        let task = match &span {
+            None => busy::measured(attempted, meter.busy.clone()).boxed(),
+            // Spans of the step's own code are of the attempt.
+            Some(span) => {
+                busy::measured(attempted.with_context(span.context().clone()), meter.busy.clone()).boxed()
+            }
+        };
+        let (task, abort) = abortable(task);
         self.launches.push(task);
         // A timeout beyond what the clock can hold is none.
         let due = now.checked_add(timeout.to_std());
@@ -351,6 +377,7 @@ impl Attempts {
             meter,
             stage: Stage::Runs,
             due,
+            span,
         };
         self.running.insert(id, running);
         self.by_owner.insert(owner, id);
@@ -369,6 +396,15 @@ impl Running {
             asked,
             found: false,
             reference: None,
+        }
+    }
+
+    /// What its span says of its end: never a message, which may repeat a payload.
+    fn trace(&self, word: Word) {
+        let Some(span) = &self.span else { return };
+        span.say(OUTCOME, word.text());
+        if !matches!(word, Word::Succeeded | Word::Cancelled) {
+            span.failed(word.text());
         }
     }
 
@@ -446,6 +482,18 @@ enum Word {
     TimedOut,
     Panicked,
     Cancelled,
+}
+
+impl Word {
+    const fn text(self) -> &'static str {
+        match self {
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::TimedOut => "timed_out",
+            Self::Panicked => "panicked",
+            Self::Cancelled => "cancelled",
+        }
+    }
 }
 
 impl StepMeter {

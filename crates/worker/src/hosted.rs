@@ -22,6 +22,7 @@ mod report;
 mod reports;
 mod saga;
 mod sleep;
+mod trace;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -37,6 +38,7 @@ use everstep_protocol::{
     message::{Ack, Again, AttemptEnd, Entries, Grant, Held, WorkerItem},
 };
 use everstep_sdk::host::{Body, Host, InstanceInfo};
+use everstep_telemetry::label::Label;
 use tokio::time::Instant;
 
 use crate::{
@@ -49,6 +51,8 @@ use journal::Journal;
 use linger::Linger;
 pub use port::{Ended, Env, Finish, ForeignListener, Order, Out, Progress};
 use reports::Reports;
+use trace::Traced;
+pub(crate) use trace::trace_remote;
 
 /// One granted instance.
 pub struct Hosted {
@@ -57,6 +61,10 @@ pub struct Hosted {
     epoch: Epoch,
     info: InstanceInfo,
     who: Polled,
+    /// Whose the lines are that the body logs.
+    label: Label,
+    /// The trace that the instance is in, if it is in one.
+    trace: Option<Box<Traced>>,
     journal: Journal,
     life: Life,
     replay: Replay,
@@ -216,6 +224,14 @@ impl Hosted {
             workflow: grant.workflow.clone(),
             id: grant.id.clone(),
         };
+        let label = Label {
+            namespace: grant.namespace.clone(),
+            workflow: grant.workflow.clone(),
+            instance: grant.id.clone(),
+            run: Some(grant.run),
+            session: Some(env.session),
+            step: None,
+        };
         if grant.last > Position(1) {
             env.metrics.replays.inc();
         }
@@ -224,6 +240,8 @@ impl Hosted {
             epoch: grant.epoch,
             info,
             who,
+            label,
+            trace: None,
             journal: Journal::default(),
             life: Life::Unborn,
             replay: Replay::new(env.build.clone(), Position(0)),
@@ -250,6 +268,7 @@ impl Hosted {
             env,
         };
         hosted.replay.held_by(hosted.env.session, hosted.epoch);
+        hosted.replay.restored(grant.restored_at);
         hosted.granted(grant);
         hosted
     }
@@ -383,12 +402,14 @@ impl Hosted {
 
     /// The lease is over, from outside: attempts are cancelled, nothing is reported.
     pub fn dismiss(&mut self, out: &mut Vec<Out>) {
+        self.lease_ends(None);
         self.cancel_all(out);
         self.throw_away();
         self.finished = true;
     }
 
     fn finish(&mut self, finish: Finish, out: &mut Vec<Out>) {
+        self.lease_ends(Some(finish));
         if finish == Finish::Suspended && self.env.caches && matches!(self.life, Life::Waiting(..)) {
             self.fall_asleep();
         } else {

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::{
     clock::Resend,
-    hosted::{Ended, Order, Progress, told},
+    hosted::{Ended, Order, Progress, told, trace_remote},
 };
 
 /// Which step: an instance and its call.
@@ -78,6 +78,7 @@ impl Remotes {
             },
             None => run,
         };
+        let call = grant.call.clone();
         let info = StepInfo {
             namespace: grant.namespace,
             workflow: grant.workflow,
@@ -90,7 +91,21 @@ impl Remotes {
             undoes: None,
             policy: grant.remote.policy,
         };
-        Order { number: 0, info, run, delay: None, last: grant.progress, progress }
+        let mut order = Order {
+            number: 0,
+            info,
+            run,
+            delay: None,
+            last: grant.progress,
+            progress,
+            run_of: None,
+            session: None,
+            span: None,
+        };
+        if let Some(asked) = &grant.remote.trace {
+            trace_remote(&mut order, grant.instance, &call, asked);
+        }
+        order
     }
 
     /// The attempt has ended: gives the report.

@@ -38,6 +38,7 @@ impl Line {
                 attributes: everstep_protocol::attribute::read(&self.attributes.into_iter().collect())
                     .map_err(|error| format!("attributes: {error}"))?,
                 hook: self.token,
+                trace: None,
             }),
             "attempted" => Fact::Attempted(self.attempted()?),
             "opened" => Fact::Opened(self.opened()?),
@@ -135,6 +136,7 @@ impl Line {
                 policy,
                 marks,
                 look: self.look_first,
+                trace: None,
             }),
             "child" => {
                 let hook = self.start_hook()?;
@@ -150,6 +152,7 @@ impl Line {
                     only_started: self.only_started.unwrap_or(false),
                     hook,
                     keep_for,
+                    trace: None,
                 })
             }
             "hook" | "payload" | "reply" => return self.opened_hook(),

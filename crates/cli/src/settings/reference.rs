@@ -14,6 +14,7 @@ struct Section {
 
 const OWN: &str = include_str!("section.rs");
 const LOG: &str = include_str!("../../../settings/src/log.rs");
+const OTLP: &str = include_str!("../../../settings/src/otlp.rs");
 const COORDINATOR: &str = include_str!("../../../coordinator/src/settings.rs");
 const LIMITS: &str = include_str!("../../../protocol/src/limits.rs");
 
@@ -26,7 +27,7 @@ const SECTIONS: [Section; 9] = [
     Section { name: "coordinator.limits", of: "Limits", source: LIMITS },
     Section { name: "worker", of: "Worker", source: OWN },
     Section { name: "log", of: "Log", source: LOG },
-    Section { name: "otlp", of: "Otlp", source: OWN },
+    Section { name: "otlp", of: "Otlp", source: OTLP },
 ];
 
 const HEAD: &str = "\

@@ -5,7 +5,6 @@ use std::{net::SocketAddr, time::Duration};
 use everstep_coordinator::http::Demand;
 use everstep_protocol::{BuildName, Millis, Pool};
 use everstep_settings::SecretUrl;
-use reqwest::Url;
 use serde::{Deserialize, Serialize};
 
 /// PostgreSQL, for `migrate` and `coordinator`.
@@ -117,22 +116,6 @@ impl Worker {
     #[must_use]
     pub const fn grace(&self) -> Duration {
         self.shutdown_grace.to_std()
-    }
-}
-
-/// OpenTelemetry.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Otlp {
-    /// Where traces are sent by OTLP over gRPC, such as `http://127.0.0.1:4317`. Default: none are.
-    pub endpoint: Option<SecretUrl>,
-}
-
-impl Otlp {
-    pub(super) fn validate(&self) -> Vec<String> {
-        let Some(endpoint) = &self.endpoint else { return Vec::new() };
-        let good = Url::parse(endpoint.reveal()).is_ok_and(|url| matches!(url.scheme(), "http" | "https"));
-        problems(&[(good, "otlp.endpoint must be a URL that begins with http:// or https://")])
     }
 }
 

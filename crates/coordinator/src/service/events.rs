@@ -168,7 +168,7 @@ impl Desk<'_> {
         let Waiting { sent: Checked { to, reply_to }, settle, .. } = waiting;
         let To::Instance(name, sent) = to else { return };
         let message = Share::divide(settle, 1).pop();
-        let debt = Debt { message, reply: None, reply_to, event_to: Some(name) };
+        let debt = Debt { message, reply_to, event_to: Some(name), ..Debt::default() };
         self.shared.submit(Arrival { input: Input::On { instance, what: What::Event(sent) }, debt, held: 0 });
     }
 

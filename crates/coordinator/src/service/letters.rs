@@ -160,6 +160,7 @@ fn start(shared: &Shared, letter: Letter, name: NameKey) -> Input {
         message: None,
         name,
         hook: child.hook.clone(),
+        trace: child.trace.clone(),
         letter: Some(letter),
     };
     Input::Start(Box::new(start))

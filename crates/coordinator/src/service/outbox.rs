@@ -9,7 +9,7 @@ use everstep_protocol::{InstanceUid, Millis, Run, crash::around, topology};
 use tokio::sync::mpsc;
 
 use super::duties::OUTBOX;
-use crate::shared::Shared;
+use crate::{shared::Shared, traces};
 
 const PAGE: usize = 500;
 const EVERY: Duration = Duration::from_secs(5);
@@ -61,18 +61,22 @@ async fn again(shared: &Shared) {
     }
 }
 
-async fn publish(shared: &Shared, batch: Vec<((InstanceUid, Run), Outgoing)>) {
+async fn publish(shared: &Shared, mut batch: Vec<((InstanceUid, Run), Outgoing)>) {
+    let spans = traces::sending(shared, &mut batch).await;
     let (rows, messages): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
     shared.metrics.messages_sent.inc_by(messages.len() as u64);
     match around("publish.lifecycle", shared.broker.send_confirmed(messages, false)).await {
         Ok(confirmations) => {
             let mut sent = Vec::with_capacity(rows.len());
-            for (row, confirmation) in rows.into_iter().zip(confirmations) {
+            for (at, (row, confirmation)) in rows.into_iter().zip(confirmations).enumerate() {
                 let (outcome, done) = match confirmation {
                     Confirmation::Confirmed | Confirmation::Unroutable => ("confirmed", true),
                     Confirmation::Refused => ("refused", false),
                     Confirmation::Unknown => ("unknown", false),
                 };
+                if !done && let Some(Some(span)) = spans.get(at) {
+                    span.failed(outcome);
+                }
                 shared.metrics.lifecycles.with_label_values(&[outcome]).inc();
                 if done {
                     sent.push(row);
@@ -81,6 +85,9 @@ async fn publish(shared: &Shared, batch: Vec<((InstanceUid, Run), Outgoing)>) {
             shared.add_sent(sent);
         }
         Err(error) => {
+            for span in spans.iter().flatten() {
+                span.failed("unavailable");
+            }
             tracing::warn!(%error, messages = rows.len(), "lifecycle messages stay in the outbox");
         }
     }

@@ -11,6 +11,7 @@ use everstep_protocol::{
     topology,
 };
 use everstep_store::{MessageName, Rejected};
+use everstep_telemetry::trace;
 
 use super::rejections::KEPT_BYTES;
 use crate::{
@@ -19,6 +20,7 @@ use crate::{
     handle::{StartRequest, is_served, look_for_workers, prepare},
     reply,
     shared::{Rejection, Shared},
+    traces::Taken,
 };
 
 /// Reads the start queue of one namespace.
@@ -73,10 +75,19 @@ pub(crate) async fn run_dead(shared: Arc<Shared>, namespace: Namespace) -> Resul
 }
 
 fn take(shared: &Arc<Shared>, namespace: &Namespace, message: &Message, settle: Settle) {
-    match check(shared, namespace, message) {
+    let taken = Taken::start(message);
+    let checked = taken.within(|| check(shared, namespace, message));
+    let span = taken.span();
+    match checked {
         Ok((start, reply_to)) => {
+            if let Some(span) = &span {
+                let name = &start.name;
+                span.say(trace::NAMESPACE, name.namespace.to_string());
+                span.say(trace::WORKFLOW, name.workflow.to_string());
+                span.say(trace::INSTANCE, name.id.to_string());
+            }
             let message = Share::divide(settle, 1).pop();
-            let debt = Debt { message, reply_to, ..Debt::default() };
+            let debt = Debt { message, reply_to, span, ..Debt::default() };
             if is_served(shared, &start) {
                 return shared.submit(Arrival { input: Input::Start(Box::new(start)), debt, held: 0 });
             }
@@ -86,7 +97,12 @@ fn take(shared: &Arc<Shared>, namespace: &Namespace, message: &Message, settle: 
                 shared.submit(Arrival { input: Input::Start(Box::new(start)), debt, held: 0 });
             });
         }
-        Err(refusal) => reject(shared, namespace, message, settle, refusal),
+        Err(refusal) => {
+            if let Some(span) = span {
+                span.failed(refusal.code);
+            }
+            reject(shared, namespace, message, settle, refusal);
+        }
     }
 }
 
@@ -192,7 +208,8 @@ pub(super) fn reject(
     settle: Settle,
     refusal: Refusal,
 ) {
-    tracing::info!(code = refusal.code, reason = %refusal.reason, "a message of a producer is rejected");
+    // The reason may repeat what the message says: it stands in the record, and in no log.
+    tracing::info!(code = refusal.code, %namespace, "a message of a producer is rejected; its record says why");
     let kept = message.body.len().min(KEPT_BYTES);
     let reply = refusal.reply_to.map(|to| {
         let encoding = Encoding::of(message.properties.content_type.as_deref());

@@ -174,6 +174,7 @@ mod tests {
             strict: false,
             attributes: Vec::new(),
             message: None,
+            trace: None,
             letter: None,
             hook: None,
         }

@@ -33,6 +33,7 @@ pub(super) fn begin(draft: &mut Draft<'_>, again: &Again, seen: Position) -> Ans
         generation: draft.head.generation,
         attributes: again.attributes.clone(),
         hook: again.hook.clone().filter(|token| draft.own(token).is_some_and(|row| row.id == HookId::START)),
+        trace: again.trace.clone(),
     };
     draft.append(Fact::Started(started));
     carry_cancel(draft, again, is_seen);

@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 
 use everstep_protocol::{
-    Attempt, BuildName, Call, CallHash, Epoch, Failure, FailureKind, Millis, Payload, Reference, SessionId,
+    Attempt, BuildName, Call, CallHash, Class, Epoch, Failure, FailureKind, Millis, Payload, Reference,
+    SessionId,
     journal::{Attempted, Fact, Marks, Outcome},
     message::{AttemptOutcome, CoordinatorItem, StepGrant},
 };
@@ -14,6 +15,7 @@ use super::{
 };
 use crate::{
     effect::{Answer, Change, Effect},
+    replay::restored_failure,
     report::{failed, outcome},
     retry::{Asked, delay_after, jitter_seed},
     rows::{Lease, RemoteRow, Subject, WaitKind, WaitRow},
@@ -63,6 +65,9 @@ pub(super) fn claim(draft: &mut Draft<'_>, session: SessionId, call: CallHash) -
             refuse(draft, session, call, Epoch(0))
         }
         None if ready => {
+            if is_doubtful(draft, &row) {
+                return doubt(draft, session, &row);
+            }
             row.epoch = row.epoch.next();
             row.first_at = row.first_at.or(Some(draft.context.now));
             row.granted_at = Some(draft.context.now);
@@ -75,6 +80,28 @@ pub(super) fn claim(draft: &mut Draft<'_>, session: SessionId, call: CallHash) -
         }
         _ => refuse(draft, session, call, Epoch(0)),
     }
+}
+
+/// Whether the history that was lost with a restore may have called a step that is called at most once: its instance is older than the
+/// restore, and nothing was done about the step since then.
+fn is_doubtful(draft: &Draft<'_>, row: &RemoteRow) -> bool {
+    let Some(restored_at) = draft.context.restored_at else { return false };
+    let since = [row.granted_at, row.first_at].into_iter().flatten().any(|at| at > restored_at);
+    row.remote.policy.class == Class::AtMostOnce && draft.head.created_at <= restored_at && !since
+}
+
+/// A person is asked before the step is called. No code has run it in this life: the build says so.
+fn doubt(draft: &mut Draft<'_>, session: SessionId, row: &RemoteRow) -> Answer {
+    let call = row.call.hash();
+    if let Ok(build) = BuildName::new("restored") {
+        draft.changes.push(Change::ReadyEnd(Subject::step(call)));
+        let from = From { session, build: &build, call, progress: None };
+        let outcome = AttemptOutcome::Unknown { failure: restored_failure(), asks: true, epoch: row.epoch };
+        let outcome = marked(row, &outcome).into_owned();
+        let ending = Ending { ran_for: Millis(0), outcome: &outcome, found: false, reference: None };
+        conclude(draft, &from, row, &ending);
+    }
+    refuse(draft, session, call, row.epoch)
 }
 
 fn refuse(draft: &mut Draft<'_>, session: SessionId, call: CallHash, epoch: Epoch) -> Answer {
@@ -201,7 +228,9 @@ fn conclude(draft: &mut Draft<'_>, from: &From<'_>, row: &RemoteRow, ending: &En
 
 /// A person is asked. The step is kept, in case it is to be run again.
 fn ask(draft: &mut Draft<'_>, call: CallHash, row: &RemoteRow, attempted: &Attempted) {
-    let next = RemoteRow { attempt: row.attempt.next(), granted_at: None, ..row.clone() };
+    // After a restore: what is called once this is answered is called for the first time in this life.
+    let first_at = draft.context.restored_at.map(|_| draft.context.now).or(row.first_at);
+    let next = RemoteRow { attempt: row.attempt.next(), granted_at: None, first_at, ..row.clone() };
     draft.changes.push(Change::Remote(next));
     draft.changes.push(Change::WaitEnd(call));
     let wait = draft.entries.last().and_then(|entry| question::of(entry, attempted));

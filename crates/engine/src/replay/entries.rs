@@ -107,6 +107,7 @@ impl Replay {
     }
 
     pub(super) fn attempted(&mut self, entry: &Entry, attempted: &Attempted) -> Result<Fed, Parked> {
+        self.ledger.written(&attempted.call, entry.at);
         let build = self.build.clone();
         let Some((number, made)) = self.target(entry, &attempted.call)? else {
             return Ok(Fed::Nothing);

@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use everstep_protocol::{
-    Attempt, Call, Class, Epoch, SessionId,
+    Attempt, Call, Class, Epoch, SessionId, Timestamp,
     journal::{Choice, Entry, Intended, Parked, Rekeyed, Resolved, Withdrawn},
 };
 
@@ -24,6 +24,11 @@ pub(super) struct Ledger {
     announced: HashSet<(Call, Attempt)>,
     /// Dropped calls of which an attempt was announced that has no outcome.
     pub(super) unsettled: BTreeSet<u64>,
+    /// The instance is older than this moment, at which an older database was restored: what the history that was lost did after it
+    /// nobody knows.
+    restored_at: Option<Timestamp>,
+    /// Calls of which an entry was written since then.
+    since: HashSet<Call>,
 }
 
 /// An announced attempt without an outcome.
@@ -66,9 +71,22 @@ impl Replay {
         self.ledger.announced.clear();
     }
 
+    /// The instance is older than this restore of an older database, if one is given: a step that is called at most once, of which no
+    /// entry was written since then, may have been called by the history that was lost, and so a person is asked first (rule L7).
+    pub fn restored(&mut self, at: Option<Timestamp>) {
+        self.ledger.restored_at = at;
+    }
+
+    /// Whether an attempt that nobody knows of was announced by no entry: what is doubted is the history that was lost.
+    #[must_use]
+    pub fn is_of_lost_history(&self, number: u64) -> bool {
+        self.calls.get(&number).is_some_and(|made| made.intent.is_none())
+    }
+
     /// Goes on for another replay of the same lease, which is thrown away: what that has announced is this one's.
     pub fn inherit(&mut self, other: &mut Self) {
         self.ledger.holder = other.ledger.holder;
+        self.ledger.restored_at = other.ledger.restored_at;
         self.ledger.announced = std::mem::take(&mut other.ledger.announced);
     }
 
@@ -108,6 +126,7 @@ impl Replay {
     }
 
     pub(super) fn intended(&mut self, entry: &Entry, intended: &Intended) -> Result<Fed, Parked> {
+        self.ledger.written(&intended.call, entry.at);
         let build = self.build.clone();
         let is_ours = self.ledger.holder == Some((intended.session, intended.epoch));
         let own = is_ours && self.ledger.announced.remove(&(intended.call.clone(), intended.attempt));
@@ -150,6 +169,7 @@ impl Replay {
 
     /// A person has decided. A remote step that is run again goes on waiting: the coordinator runs it.
     pub(super) fn resolved(&mut self, entry: &Entry, resolved: &Resolved) -> Result<Fed, Parked> {
+        self.ledger.written(&resolved.call, entry.at);
         let Some((number, made)) = self.target(entry, &resolved.call)? else {
             return Ok(Fed::Nothing);
         };
@@ -189,6 +209,18 @@ impl Replay {
 }
 
 impl Ledger {
+    /// An entry about a call is fed.
+    pub(super) fn written(&mut self, call: &Call, at: Timestamp) {
+        if self.restored_at.is_some_and(|restored| at > restored) {
+            self.since.insert(call.clone());
+        }
+    }
+
+    fn is_doubtful(&self, made: &Made) -> bool {
+        let class = made.pinned.as_ref().map_or(made.class, |(_, policy)| policy.class);
+        self.restored_at.is_some() && class == Class::AtMostOnce && !self.since.contains(&made.call)
+    }
+
     /// What follows for a call that may go on, if each of its attempts is announced.
     pub(super) fn next(&mut self, made: &mut Made, number: u64) -> Vec<Next> {
         if let Some(intent) = &mut made.intent {
@@ -204,6 +236,9 @@ impl Ledger {
             }
             // It may have taken effect, which the next attempt looks for.
             return vec![Next::Charge(start)];
+        }
+        if let Some((_, epoch)) = self.holder.filter(|_| self.is_doubtful(made)) {
+            return vec![Next::Unknown(made.start(number, made.attempt), epoch)];
         }
         self.announced.insert((made.call.clone(), made.attempt));
         vec![Next::Intend(made.start(number, made.attempt))]

@@ -49,6 +49,15 @@ pub fn cancelled_failure(cancelled: &Cancelled) -> Failure {
     Failure::new(FailureKind::Cancelled, message)
 }
 
+/// The failure of an attempt that a history which was lost may have made.
+#[must_use]
+pub fn restored_failure() -> Failure {
+    Failure::new(
+        FailureKind::WorkerLost,
+        "an older database was restored, and the history that was lost may have called this step",
+    )
+}
+
 /// The failure that a lost attempt is recorded with.
 #[must_use]
 pub fn lost_failure() -> Failure {

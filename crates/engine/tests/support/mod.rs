@@ -113,6 +113,7 @@ pub fn remote(policy: Policy) -> Remote {
         policy,
         marks: everstep_protocol::journal::Marks::default(),
         look: None,
+        trace: None,
     }
 }
 
@@ -157,6 +158,7 @@ pub fn child(id: &str) -> Child {
         only_started: false,
         hook: None,
         keep_for: None,
+        trace: None,
     }
 }
 
@@ -205,6 +207,7 @@ pub fn again(input: u8) -> Again {
         cancelled: None,
         attributes: Vec::new(),
         hook: None,
+        trace: None,
     }
 }
 
@@ -239,6 +242,7 @@ pub fn start(n: u128, id: &str, input: u8) -> Start {
         message: None,
         letter: None,
         hook: None,
+        trace: None,
     }
 }
 

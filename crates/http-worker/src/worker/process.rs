@@ -4,14 +4,14 @@ mod settings;
 
 use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
-use anyhow::Context;
 use clap::Parser;
+use everstep_telemetry::process::{Telemetry, Wanted};
 use prometheus::Registry;
 
 use super::{HttpCalls, Metrics, SystemResolver};
 use crate::FUNCTION;
 
-pub use everstep_settings::{Log, LogFormat, SecretUrl, Sources};
+pub use everstep_settings::{Log, LogFormat, Otlp, SecretUrl, Sources};
 pub use settings::{Amqp, MetricsPage, ProcessSettings, SecretSources, WorkerPart};
 
 /// Makes HTTP calls for the remote steps of a pool.
@@ -91,7 +91,13 @@ fn read(arguments: Arguments) -> Result<ProcessSettings, Vec<String>> {
 }
 
 async fn run(settings: ProcessSettings) -> anyhow::Result<()> {
-    log(&settings.log)?;
+    let telemetry = telemetry(&settings.log, &settings.otlp)?;
+    let outcome = work(settings).await;
+    telemetry.stop().await;
+    outcome
+}
+
+async fn work(settings: ProcessSettings) -> anyhow::Result<()> {
     let registry = Registry::new();
     let counters = Metrics::new(&registry)?;
     let secrets = settings.secrets();
@@ -121,12 +127,13 @@ async fn run(settings: ProcessSettings) -> anyhow::Result<()> {
     Ok(worker.run().await?)
 }
 
-fn log(log: &Log) -> anyhow::Result<()> {
-    let filter = log.filter().context("log.level is refused")?;
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    let begun = match log.format {
-        LogFormat::Text => lines.try_init(),
-        LogFormat::Json => lines.json().try_init(),
-    };
-    begun.map_err(|error| anyhow::anyhow!("logging was begun before: {error}"))
+fn telemetry(log: &Log, otlp: &Otlp) -> anyhow::Result<Telemetry> {
+    let mut wanted = Wanted::of("everstep-http-worker")
+        .json(log.format == LogFormat::Json)
+        .level(log.directives())
+        .sample(otlp.sample_ratio);
+    if let Some(endpoint) = &otlp.endpoint {
+        wanted = wanted.otlp(endpoint.reveal());
+    }
+    Ok(wanted.start()?)
 }

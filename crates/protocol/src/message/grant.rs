@@ -36,6 +36,10 @@ pub struct Grant {
     /// Sent without a claim, against a credit (rule W35).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub direct: bool,
+    /// When an older database was restored, if the instance is older than that: steps that are called at most once may have been called
+    /// by the history that was lost (rule L7).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restored_at: Option<Timestamp>,
 }
 
 /// Entries of an instance that the worker holds.

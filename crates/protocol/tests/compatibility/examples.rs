@@ -364,6 +364,7 @@ fn again(cancelled: Option<&str>) -> Again {
         cancelled: cancelled.map(str::to_owned),
         attributes,
         hook: None,
+        trace: None,
     }
 }
 
@@ -571,6 +572,7 @@ fn grant(direct: bool) -> Grant {
         last: Position(130),
         entries: vec![Entry { position: Position(1), at: AT, fact: started() }],
         direct,
+        restored_at: None,
     }
 }
 
@@ -671,6 +673,7 @@ fn child(everything: bool) -> Child {
         only_started: everything,
         hook: None,
         keep_for: None,
+        trace: None,
     }
 }
 
@@ -1039,6 +1042,7 @@ fn begun_with(attributes: Vec<Attribute>, hook: Option<Token>) -> Fact {
         generation: Generation(1),
         attributes,
         hook,
+        trace: None,
     })
 }
 
@@ -1094,6 +1098,7 @@ fn remote(policy: Policy) -> Remote {
         policy,
         marks: everstep_protocol::journal::Marks::default(),
         look: None,
+        trace: None,
     }
 }
 

@@ -90,6 +90,7 @@ fn started() -> Fact {
         generation: Generation(1),
         attributes: Vec::new(),
         hook: None,
+        trace: None,
     })
 }
 

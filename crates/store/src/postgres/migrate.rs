@@ -65,7 +65,7 @@ pub(super) async fn check(config: &Config) -> Result<(), Error> {
     Ok(())
 }
 
-async fn dial(config: &Config) -> Result<Client, Fault> {
+pub(super) async fn dial(config: &Config) -> Result<Client, Fault> {
     let mut config = config.clone();
     if config.get_connect_timeout().is_none() {
         config.connect_timeout(Duration::from_secs(5));

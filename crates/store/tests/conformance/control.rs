@@ -178,6 +178,7 @@ pub(crate) fn again(n: u64) -> Then {
         cancelled: None,
         attributes: Vec::new(),
         hook: None,
+        trace: None,
     })
 }
 

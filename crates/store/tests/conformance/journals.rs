@@ -113,6 +113,7 @@ fn started(input: Payload, generation: u32) -> Fact {
         generation: Generation(generation),
         attributes: Vec::new(),
         hook: Some("order:é".parse().unwrap()),
+        trace: None,
     })
 }
 
@@ -177,6 +178,7 @@ pub(crate) async fn every_fact_comes_back_exactly(store: Arc<dyn Store>) {
         key: key(),
         policy,
         marks: everstep_protocol::journal::Marks::default(),
+        trace: None,
     };
     let loud = Failure {
         name: "\0Loud".to_owned(),

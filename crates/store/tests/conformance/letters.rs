@@ -42,6 +42,7 @@ fn child(id: &str, detached: bool) -> OpenWait {
         only_started: false,
         hook: None,
         keep_for: None,
+        trace: None,
     })
 }
 

@@ -181,6 +181,7 @@ pub(crate) fn start(workflow_name: &str, id: &str, input: &str) -> Start {
         message: None,
         letter: None,
         hook: None,
+        trace: None,
     }
 }
 
@@ -235,6 +236,7 @@ pub(crate) fn remote_wait(policy: Policy) -> OpenWait {
         policy,
         marks: everstep_protocol::journal::Marks::default(),
         look: None,
+        trace: None,
     })
 }
 

@@ -15,6 +15,7 @@ use everstep_store::{
     postgres::{PostgresSettings, PostgresStore},
     sqlite::SqliteStore,
 };
+use everstep_testbed::Installation;
 use everstep_worker::Worker;
 use tokio::sync::oneshot;
 
@@ -208,6 +209,14 @@ impl World {
         match &self.site {
             Site::Embedded { .. } => panic!("an embedded system has no server"),
             Site::Fleet { installation } => (&installation.postgres, &installation.amqp),
+        }
+    }
+
+    /// The servers' part of a fleet.
+    pub fn installation(&self) -> &Installation {
+        match &self.site {
+            Site::Embedded { .. } => panic!("an embedded system has no server"),
+            Site::Fleet { installation } => installation,
         }
     }
 

@@ -18,6 +18,7 @@ mod progress;
 mod queues;
 mod remote;
 mod replay;
+mod restore;
 mod retries;
 mod saga;
 mod schedules;

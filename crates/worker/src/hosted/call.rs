@@ -189,7 +189,7 @@ impl Known {
         };
         let (run, delay) = (step.run.clone(), step.delay.clone());
         let (last, progress) = (self.last.clone(), self.progress.clone());
-        Some(Order { number, info, run, delay, last, progress })
+        Some(Order { number, info, run, delay, last, progress, run_of: None, session: None, span: None })
     }
 
     /// The wait that a report opens.
@@ -211,6 +211,7 @@ impl Known {
                 only_started: child.only_started,
                 hook: child.hook.clone(),
                 keep_for: child.keep_for,
+                trace: None,
             }),
             Spec::Instance(other) => OpenWait::Instance(other.clone()),
             Spec::Hook(hook) => OpenWait::Hook(hook.clone()),
@@ -240,6 +241,7 @@ impl Known {
                 policy: remote.policy,
                 marks: remote.marks,
                 look: remote.look.clone(),
+                trace: None,
             }),
         };
         Some(Open { call: self.call.clone(), called_after: self.called_after, wait })
@@ -289,8 +291,8 @@ impl Known {
     }
 
     /// The record of an attempt of which nobody knows what came of it, since its holder is gone (rule L7).
-    pub(super) fn unknown(&self, attempt: Attempt, epoch: Epoch) -> AttemptEnd {
-        let failure = everstep_engine::replay::lost_failure().of_sensitive(self.spec.marks().sensitive);
+    pub(super) fn unknown(&self, attempt: Attempt, epoch: Epoch, failure: Failure) -> AttemptEnd {
+        let failure = failure.of_sensitive(self.spec.marks().sensitive);
         self.record(attempt, Millis::ZERO, AttemptOutcome::Unknown { failure, asks: true, epoch })
     }
 

@@ -11,9 +11,10 @@ use everstep_protocol::{
     journal::{Attempted, Delivered, Entry, Fact, ParkCode, Parked, Wait},
 };
 use everstep_sdk::host::{BodyState, Host, Made, Misfit};
-use tracing::subscriber::{NoSubscriber, with_default};
+use everstep_telemetry::label;
+use tracing::dispatcher::{Dispatch, with_default};
 
-use super::{Asked, Hosted, Life, Out, Waiting, call::Known, linger::Linger};
+use super::{Asked, Hosted, Life, Out, Traced, Waiting, call::Known, linger::Linger};
 
 impl Hosted {
     /// Feeds everything that is here.
@@ -50,6 +51,8 @@ impl Hosted {
         host.begin_with_hook(started.hook.clone());
         let body = definition.begin(host.workflow(), &started.input);
         self.life = Life::Waiting(host, body);
+        self.trace = Traced::of(started);
+        self.lease_begins();
         self.listen();
         self.poll(entry.position, out);
     }
@@ -258,15 +261,17 @@ impl Hosted {
 
     /// Polls the body until it is still, and takes note of what it made and dropped.
     pub(super) fn poll(&mut self, seen: Position, out: &mut Vec<Out>) {
-        let Life::Waiting(host, body) = &mut self.life else { return };
         let (clock, quiet) = (self.clock, seen < self.quiet_until);
+        let in_trace = self.in_trace(quiet);
+        let Life::Waiting(host, body) = &mut self.life else { return };
         let (polled, took) = self.env.watch.during(&self.who, || {
             if quiet {
-                with_default(NoSubscriber::default(), || host.poll(body, seen, clock))
+                with_default(&Dispatch::none(), || host.poll(body, seen, clock))
             } else {
-                host.poll(body, seen, clock)
+                label::within(&self.label, || host.poll(body, seen, clock))
             }
         });
+        drop(in_trace);
         let undone = matches!(polled.state, BodyState::Done(Err(_))).then(|| host.undone()).flatten();
         if let Some(asked) = &mut self.rollback {
             asked.thrown_away = host.is_interrupted();
@@ -315,7 +320,8 @@ impl Hosted {
         let Life::Waiting(host, _) = &self.life else { return };
         // Why it was cancelled is known when it is reported.
         let (seed, attributes, hook) = (host.next_seed(), host.attributes(), host.start_hook());
-        self.over(Life::Again(Again { input, seed, cancelled: None, attributes, hook }), out);
+        let trace = self.trace.as_ref().map(|traced| traced.started());
+        self.over(Life::Again(Again { input, seed, cancelled: None, attributes, hook, trace }), out);
     }
 
     fn made(&mut self, made: Made) {

@@ -1,6 +1,6 @@
 //! Folding: the body sees its result before it is acknowledged, and what it does then goes into the same report (rule W36).
 
-use everstep_engine::replay::Next;
+use everstep_engine::replay::{Next, lost_failure, restored_failure};
 use everstep_protocol::{
     journal::attempt_bytes,
     message::{AttemptEnd, AttemptOutcome},
@@ -43,9 +43,11 @@ impl Hosted {
                     }
                 }
                 Next::Unknown(start, epoch) => {
+                    let of_lost_history = self.replay.is_of_lost_history(start.number);
                     let Some(known) = self.calls.get_mut(&start.number) else { continue };
                     known.start(&start);
-                    let end = known.unknown(start.attempt, epoch);
+                    let failure = if of_lost_history { restored_failure() } else { lost_failure() };
+                    let end = known.unknown(start.attempt, epoch, failure);
                     self.told.charges.push((start.number, end));
                 }
                 Next::Reuse(start, output) => {

@@ -8,13 +8,14 @@ use std::{
 
 use everstep_engine::retry::Asked;
 use everstep_protocol::{
-    Attempt, BuildName, Epoch, Failure, InstanceUid, Millis, Payload, Reference, SessionId, limits::Limits,
-    message::WorkerItem,
+    Attempt, BuildName, Epoch, Failure, InstanceUid, Millis, Payload, Reference, Run, SessionId,
+    limits::Limits, message::WorkerItem,
 };
 use everstep_sdk::{
     Registry,
     host::{DelayFn, StepFn, StepInfo},
 };
+use everstep_telemetry::trace::Spanning;
 
 use crate::{metrics::Metrics, settings::Interceptor, watch::Watch};
 
@@ -77,6 +78,20 @@ pub enum Finish {
     GivenBack,
 }
 
+impl Finish {
+    /// The word in spans and lines.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Suspended => "suspended",
+            Self::Ended => "ended",
+            Self::Parked => "parked",
+            Self::Continued => "continued",
+            Self::GivenBack => "given_back",
+        }
+    }
+}
+
 /// An attempt to run.
 pub struct Order {
     /// The call's number.
@@ -91,6 +106,12 @@ pub struct Order {
     pub last: Option<Payload>,
     /// What this one tells.
     pub progress: Progress,
+    /// The run of the instance; not known of a remote step.
+    pub run_of: Option<Run>,
+    /// The session that runs it.
+    pub session: Option<SessionId>,
+    /// The span that begins with it, if the instance is in a trace.
+    pub span: Option<Box<Spanning>>,
 }
 
 /// What an attempt told last of its progress. Each attempt has its own: what one that is written off still tells is nobody's.

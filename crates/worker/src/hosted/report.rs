@@ -74,11 +74,11 @@ impl Hosted {
             if self.stop > Stop::No {
                 self.stop = Stop::Unstarted;
                 self.withdraw(number);
-            } else if let Some(order) = self
-                .calls
-                .get(&number)
-                .and_then(|known| known.order(number, &self.info, self.undoes(&known.call)))
-            {
+            } else if let Some((mut order, call)) = self.calls.get(&number).and_then(|known| {
+                Some((known.order(number, &self.info, self.undoes(&known.call))?, &known.call))
+            }) {
+                (order.run_of, order.session) = (Some(self.info.run), Some(self.env.session));
+                self.trace_attempt(&mut order, call);
                 self.running.insert(number);
                 out.push(Out::Start(Box::new(order)));
             }
@@ -118,6 +118,9 @@ impl Hosted {
         let opens = std::mem::take(&mut self.told.opens);
         let mut opens: Vec<_> =
             opens.into_iter().filter_map(|number| self.calls.get(&number)?.open()).collect();
+        for open in &mut opens {
+            self.trace_open(&mut open.wait);
+        }
         if let Some(interceptor) = &self.env.interceptor {
             for Open { call, wait, .. } in &mut opens {
                 interceptor.opens(&self.info, call, wait);

@@ -45,8 +45,10 @@ impl Hosted {
         self.epoch = grant.epoch;
         self.who.epoch = grant.epoch;
         self.replay.held_by(self.env.session, grant.epoch);
+        self.replay.restored(grant.restored_at);
         self.reports = Reports::after(grant.reports);
         self.finished = false;
+        self.lease_begins();
         self.listen();
         self.granted(grant);
         self.env.metrics.resumed.inc();

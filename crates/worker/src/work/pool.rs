@@ -37,7 +37,8 @@ impl Work {
         match room {
             Some(room) if wanted => {
                 let owner = owner_of_step(key, grant.epoch);
-                let order = self.remotes.granted(grant, &self.parts.registry, room);
+                let mut order = self.remotes.granted(grant, &self.parts.registry, room);
+                order.session = self.session.as_ref().map(|session| session.env.session);
                 self.parts.attempts.start(owner, order, now.at);
                 self.steps_changed = true;
             }

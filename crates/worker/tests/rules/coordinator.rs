@@ -88,6 +88,7 @@ impl Coordinator {
             message: None,
             letter: None,
             hook,
+            trace: None,
         };
         let (answer, _) = self.apply(&Input::Start(Box::new(start)));
         assert_eq!(answer, Answer::Created);
@@ -392,6 +393,7 @@ impl Coordinator {
             last: head.position,
             entries,
             direct,
+            restored_at: None,
         }
     }
 }

@@ -11,6 +11,7 @@ fn a_first_entry_shows_its_input_and_not_its_seed() {
         generation: Generation(1),
         attributes: Vec::new(),
         hook: None,
+        trace: None,
     });
     let view = EntryView::from(Entry { position: Position(1), at: Timestamp(0), fact });
     let text = serde_json::to_string(&view).unwrap();

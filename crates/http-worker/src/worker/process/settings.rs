@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt, net::SocketAddr, path::PathBuf};
 
 use everstep_protocol::{BuildName, Millis, Namespace, Pool};
-use everstep_settings::{Log, PREFIX, Reading, SecretUrl, Sources};
+use everstep_settings::{Log, Otlp, PREFIX, Reading, SecretUrl, Sources};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -17,7 +17,7 @@ const READING: Reading =
     Reading { no_settings: &["EVERSTEP_CONFIG", "EVERSTEP_SECRET_"], listed_by: "docs/guides/http-steps.md" };
 
 /// All settings: file, then environment, then flags.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ProcessSettings {
     /// RabbitMQ.
@@ -32,6 +32,8 @@ pub struct ProcessSettings {
     pub metrics: MetricsPage,
     /// Logs, on standard error.
     pub log: Log,
+    /// Traces.
+    pub otlp: Otlp,
     /// Secrets from the environment; never written down.
     #[serde(skip)]
     pub(super) given: Secrets,
@@ -133,6 +135,7 @@ impl ProcessSettings {
         let build = self.worker.build.as_ref().and_then(|build| BuildName::new(build).err());
         check(build.is_none(), format!("worker.build: {}", told(build)));
         problems.extend(self.log.validate());
+        problems.extend(self.otlp.validate());
         problems.extend(self.secrets().validate());
         problems
     }

@@ -1,0 +1,91 @@
+//! After an older database was restored: nothing of the life that it has forgotten is believed.
+
+use std::str::FromStr;
+
+use everstep_protocol::Incarnation;
+use tokio_postgres::{Client, Config};
+
+use super::{
+    fault::Fault,
+    migrate::{check, dial},
+};
+use crate::{Error, ErrorKind};
+
+const RESTORING: &str = "beginning a new life of a restored database";
+const SETTLING: &str = "ending the questions of a restore";
+
+/// Duties last for 3 s: whoever renews one has this database open.
+const COORDINATORS: &str = "SELECT count(DISTINCT coordinator) FROM duty WHERE until_at > everstep_clock()";
+
+/// The number is one that no other life can have had, also where the same backup is restored twice: it is not below the clock.
+const RAISE: &str = "UPDATE installation
+    SET incarnation = greatest(incarnation + 1, everstep_clock() / 1000000), restored_at = everstep_clock()
+    RETURNING incarnation";
+
+/// No session of before is one of now: its worker opens another, and what it held is free. Nobody is to blame for the loss.
+const END_SESSIONS: &str =
+    "UPDATE session SET ended_at = everstep_clock(), counts = false WHERE ended_at IS NULL";
+
+/// Transactions of another server may be ahead of this one's counter, which would tell these ends only once it had come so far.
+const REORDER_ENDS: &str = "UPDATE ended SET tx = pg_current_xact_id()::text::bigint
+    WHERE tx > pg_current_xact_id()::text::bigint";
+
+const OPEN: &str = "SELECT count(*) FROM instance WHERE status = 0";
+
+/// What a restored database begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Restored {
+    /// The number of its life.
+    pub incarnation: Incarnation,
+    /// Instances that are open.
+    pub open: u64,
+    /// Sessions that were ended.
+    pub sessions: u64,
+    /// Ends that another server's transactions had written.
+    pub ends: u64,
+}
+
+/// Begins a new life of an older database that was restored, in one transaction: raises the incarnation, ends the sessions, and has steps
+/// that are called at most once ask a person before an instance that is older than this calls them (rule L7), until
+/// [`settled`] says that it is over.
+///
+/// Coordinators must be stopped before, and read this when they start. Repeating it is safe.
+///
+/// Errors: [`ErrorKind::InUse`] while a coordinator has the database open.
+pub async fn restored(url: &str) -> Result<Restored, Error> {
+    let mut client = open(url, RESTORING).await?;
+    let coordinators = client.query_one(COORDINATORS, &[]).await;
+    let coordinators: i64 = coordinators.map_err(|error| Fault::from(error).into_error(RESTORING))?.get(0);
+    if coordinators > 0 {
+        let reason = format!(
+            "coordinators that run with this database: {coordinators}; stop them first, and try again 3 s later"
+        );
+        return Err(Error::new(ErrorKind::InUse, RESTORING, reason));
+    }
+    begin(&mut client).await.map_err(|fault| fault.into_error(RESTORING))
+}
+
+async fn begin(client: &mut Client) -> Result<Restored, Fault> {
+    let transaction = client.transaction().await?;
+    let incarnation: i64 = transaction.query_one(RAISE, &[]).await?.get(0);
+    let sessions = transaction.execute(END_SESSIONS, &[]).await?;
+    let ends = transaction.execute(REORDER_ENDS, &[]).await?;
+    let open: i64 = transaction.query_one(OPEN, &[]).await?.get(0);
+    transaction.commit().await?;
+    Ok(Restored { incarnation: Incarnation(incarnation as u64), open: open as u64, sessions, ends })
+}
+
+/// Ends the questions of a restore: whatever the history that was lost may have done is known by now. Answers with whether there was
+/// a restore whose questions were not over. Coordinators read it when they start.
+pub async fn settled(url: &str) -> Result<bool, Error> {
+    const SETTLE: &str = "UPDATE installation SET restored_at = NULL WHERE restored_at IS NOT NULL";
+    let client = open(url, SETTLING).await?;
+    let settled = client.execute(SETTLE, &[]).await;
+    Ok(settled.map_err(|error| Fault::from(error).into_error(SETTLING))? > 0)
+}
+
+async fn open(url: &str, doing: &'static str) -> Result<Client, Error> {
+    let config = Config::from_str(url).map_err(|error| Error::new(ErrorKind::Refused, doing, error))?;
+    check(&config).await?;
+    dial(&config).await.map_err(|fault| fault.into_error(doing))
+}
