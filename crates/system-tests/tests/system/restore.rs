@@ -149,6 +149,7 @@ async fn told(store: &Arc<dyn Store>) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[allow(clippy::too_many_lines, reason = "one restore, and all that must be true after it")]
 async fn l07_after_a_restore_nothing_is_lost_and_what_may_have_been_called_asks() {
     let (log, held, late) = (Log::new(), Gate::closed(), Gate::closed());
     let mut world = Setup::new(Kind::Fleet).start().await;
