@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use everstep_protocol::TraceContext;
 use opentelemetry::{
     Context,
-    trace::{SpanContext, SpanId, TraceContextExt, TraceFlags, TraceId, TraceState},
+    trace::{SpanContext, SpanId, TraceContextExt, TraceFlags, TraceId},
 };
 
 pub use self::{
@@ -86,7 +86,7 @@ pub(crate) fn span_context(trace: &TraceContext) -> SpanContext {
     let trace_id = TraceId::from_hex(trace.trace_id()).unwrap_or(TraceId::INVALID);
     let span_id = SpanId::from_hex(trace.span_id()).unwrap_or(SpanId::INVALID);
     let flags = TraceFlags::default().with_sampled(trace.is_sampled());
-    let state = trace.state().and_then(|state| state.parse().ok()).unwrap_or_else(TraceState::default);
+    let state = trace.state().and_then(|state| state.parse().ok()).unwrap_or_default();
     SpanContext::new(trace_id, span_id, flags, true, state)
 }
 

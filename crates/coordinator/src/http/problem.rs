@@ -354,9 +354,8 @@ impl Refusal {
     /// Sending the same request again does no harm and may help.
     const fn is_retry_safe(&self) -> bool {
         match self {
-            Self::Unknown { repeatable, .. } => *repeatable,
+            Self::Unknown { repeatable, .. } | Self::ScheduleNotNoted { repeatable, .. } => *repeatable,
             Self::EventUnknown { given, .. } => *given,
-            Self::ScheduleNotNoted { repeatable, .. } => *repeatable,
             Self::NotHealthy(_)
             | Self::TooManyStreams
             | Self::MailboxFull(_)

@@ -35,10 +35,10 @@ impl NextId {
     /// Asks for an id while a span is made.
     pub(super) fn with<T>(id: Option<SpanId>, make: impl FnOnce() -> T) -> T {
         NEXT.set(id);
-        let made = make();
+        let span = make();
         // A generator that does not ask must not leave it to a span of somebody else.
         NEXT.set(None);
-        made
+        span
     }
 }
 

@@ -320,7 +320,7 @@ impl Hosted {
         let Life::Waiting(host, _) = &self.life else { return };
         // Why it was cancelled is known when it is reported.
         let (seed, attributes, hook) = (host.next_seed(), host.attributes(), host.start_hook());
-        let trace = self.trace.as_ref().map(|traced| traced.started());
+        let trace = self.trace.as_ref().map(|traced| Box::new(traced.started()));
         self.over(Life::Again(Again { input, seed, cancelled: None, attributes, hook, trace }), out);
     }
 

@@ -27,8 +27,8 @@ impl Traced {
     }
 
     /// What goes on with the next generation: a generation after the other is no tower of parents.
-    pub(super) fn started(&self) -> Box<TraceContext> {
-        Box::new(self.started.clone())
+    pub(super) fn started(&self) -> TraceContext {
+        self.started.clone()
     }
 
     fn context(&self) -> Option<&Context> {
@@ -36,8 +36,8 @@ impl Traced {
     }
 
     /// What children and remote steps go on with.
-    fn handed_on(&self) -> Box<TraceContext> {
-        Box::new(self.lease.as_ref().and_then(Open::handed_on).unwrap_or_else(|| self.started.clone()))
+    fn handed_on(&self) -> TraceContext {
+        self.lease.as_ref().and_then(Open::handed_on).unwrap_or_else(|| self.started.clone())
     }
 }
 
@@ -90,8 +90,8 @@ impl Hosted {
     pub(super) fn trace_open(&self, wait: &mut OpenWait) {
         let Some(traced) = &self.trace else { return };
         match wait {
-            OpenWait::Child(child) => child.trace = Some(traced.handed_on()),
-            OpenWait::Remote(remote) => remote.trace = Some(traced.handed_on()),
+            OpenWait::Child(child) => child.trace = Some(Box::new(traced.handed_on())),
+            OpenWait::Remote(remote) => remote.trace = Some(Box::new(traced.handed_on())),
             _ => {}
         }
     }
@@ -99,7 +99,7 @@ impl Hosted {
 
 /// The span of an attempt of a remote step. All attempts have the same parent, which tells runs of the instance apart.
 pub(crate) fn trace_remote(order: &mut Order, instance: InstanceUid, call: &Call, asked: &TraceContext) {
-    let asker = u64::from_str_radix(asked.span_id(), 16).unwrap_or_default();
+    let parent = u64::from_str_radix(asked.span_id(), 16).unwrap_or_default();
     let (attempt, hash) = (order.info.attempt, call.hash());
     let own = [
         KeyValue::new(trace::NAMESPACE, order.info.namespace.to_string()),
@@ -108,10 +108,10 @@ pub(crate) fn trace_remote(order: &mut Order, instance: InstanceUid, call: &Call
     ];
     let mut span = step(order)
         .under(asked)
-        .with_id(attempt_id(instance, asker, hash, attempt))
+        .with_id(attempt_id(instance, parent, hash, attempt))
         .saying(own.into_iter().chain(of_step(order)));
     if let Some(before) = before(attempt) {
-        span = span.after_id(attempt_id(instance, asker, hash, before));
+        span = span.after_id(attempt_id(instance, parent, hash, before));
     }
     order.span = Some(Box::new(span));
 }
