@@ -42,6 +42,7 @@
 //! | `GET /v1/{namespace}/hooks`, `.../{token}` | tokens and who has them |
 //! | `POST /v1/{namespace}/hooks/{token}/resume` | resumes a hook |
 //! | `POST /hooks/{namespace}/{token}` | calls a webhook, from anywhere; other methods where it takes them |
+//! | `GET /v1/{namespace}/breaches` | what the auditor has found and mended |
 //! | `GET /v1/{namespace}/rejected` | messages that could not be accepted |
 //! | `GET /openapi.json`, `/docs/` | this table in full, generated; and a page that shows it |
 //! | `GET /healthz`, `/readyz`, `/metrics` | for probes and Prometheus |
@@ -49,6 +50,7 @@
 mod act;
 mod attention;
 mod batch;
+mod breaches;
 mod bulk;
 mod control;
 mod document;
@@ -206,6 +208,7 @@ fn plain() -> OpenApiRouter<Handle> {
         .routes(routes!(schedules::backfill))
         .routes(routes!(schedules::changes))
         .routes(routes!(rejected::list))
+        .routes(routes!(breaches::list))
         .routes(routes!(hooks::list))
         .routes(routes!(hooks::get))
         .routes(routes!(health::healthz))

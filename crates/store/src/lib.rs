@@ -12,9 +12,11 @@
 //! | [`Records`] | outbox, rejected messages, cleaning |
 //! | [`Bulks`] | operations on many instances |
 //! | [`Schedules`] | schedules: what starts instances at their times |
+//! | [`Audits`] | the auditor's walk and its records |
 //! | [`Views`] | what API and CLI show |
 
 mod answer;
+mod audits;
 mod bulk;
 mod error;
 mod fact;
@@ -44,6 +46,7 @@ use everstep_protocol::{
     name::NameError,
 };
 
+pub use audits::{Audits, BreachRow, BreachView, Checkup, Present, Suspect, Walked};
 pub use bulk::{BulkRow, Bulks};
 pub use error::{Error, ErrorKind};
 pub use mail::Mail;
@@ -58,8 +61,8 @@ pub use view::{
 pub type Decide = Box<dyn FnOnce(Loaded) -> Writes + Send>;
 
 /// A store: all of the port.
-pub trait Store: Instances + Sessions + Schedule + Records + Bulks + Schedules + Views {}
-impl<T: Instances + Sessions + Schedule + Records + Bulks + Schedules + Views> Store for T {}
+pub trait Store: Instances + Sessions + Schedule + Records + Bulks + Schedules + Audits + Views {}
+impl<T: Instances + Sessions + Schedule + Records + Bulks + Schedules + Audits + Views> Store for T {}
 
 /// Instances and their journals.
 #[async_trait]
@@ -408,7 +411,7 @@ pub trait Records: Send + Sync + std::fmt::Debug + 'static {
     async fn sweep(&self, limit: u32) -> Result<u64, Error>;
 
     /// Deletes what is past its time, at most `limit` rows a table: message decisions that met no instance after 7 days
-    /// (the others last as long as their instance, rule P27), rejected records and bulk operations that are over after 30, records
+    /// (the others last as long as their instance, rule P27), rejected records, breaches and bulk operations that are over after 30, records
     /// of changed schedules after 90, ended sessions without leases after one. Answers with the count.
     async fn clean(&self, limit: u32) -> Result<u64, Error>;
 }

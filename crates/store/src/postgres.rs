@@ -14,6 +14,7 @@
 //! for the offer mark of a ready row; a connection inside a transaction never goes back to the pool.
 
 mod attention;
+mod audits;
 mod bulks;
 mod events;
 mod fault;
@@ -46,6 +47,8 @@ use tokio_postgres::{Config, NoTls};
 
 #[doc(hidden)]
 pub use self::attention::attention_list;
+#[doc(hidden)]
+pub use self::audits::suspects_page;
 pub use self::ledger::ledger_searches;
 pub use self::migrate::{Applied, migrate};
 #[doc(hidden)]

@@ -6,13 +6,14 @@
 //! | `thread` | the threads that own the connections; transactions |
 //! | `clock` | the one clock |
 //! | `transaction`, `load`, `write` | a batch |
-//! | `journal`, `sessions`, `schedule`, `records`, `bulks`, `schedules`, `views` | the rest of the port |
+//! | `journal`, `sessions`, `schedule`, `records`, `bulks`, `schedules`, `audits`, `views` | the rest of the port |
 //! | `stir` | what goes on, for those who keep the clock |
 //!
 //! Everything that is written goes through one thread, so heads are never locked elsewhere and nothing waits for a lock.
 //! Reads have threads of their own: journals must not wait for commits, and nothing must wait for somebody's list.
 
 mod attention;
+mod audits;
 mod bulks;
 mod clock;
 mod column;
