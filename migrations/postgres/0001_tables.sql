@@ -448,6 +448,15 @@ CREATE TABLE duty (
     until_at bigint NOT NULL
 ) WITH (fillfactor = 50);
 
+-- Coordinators that are there, each noted every few seconds: for people, who see versions and clocks that differ.
+CREATE TABLE coordinator (
+    id uuid PRIMARY KEY,
+    heard_at bigint NOT NULL,
+    version text NOT NULL,
+    clock_offset bigint
+) WITH (fillfactor = 50);
+COMMENT ON COLUMN coordinator.clock_offset IS 'how far its own clock is behind, in microseconds';
+
 -- Messages that can never be accepted, kept for 30 days (rule W17).
 CREATE TABLE rejected (
     id uuid PRIMARY KEY,
@@ -466,6 +475,21 @@ CREATE UNIQUE INDEX rejected_once ON rejected (namespace, app_id, message_id) WH
 -- With what their sizes are summed from, so that measuring reads no record.
 CREATE INDEX rejected_by_namespace ON rejected (namespace, at) INCLUDE (body_bytes);
 CREATE INDEX rejected_by_time ON rejected (at);
+
+-- What the auditor has found and mended (promise 5), kept for 30 days.
+CREATE TABLE breach (
+    id uuid PRIMARY KEY,
+    at bigint NOT NULL,
+    instance uuid NOT NULL,
+    run integer NOT NULL,
+    kind text COLLATE "C" NOT NULL,
+    namespace text COLLATE "C" NOT NULL,
+    workflow text COLLATE "C" NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    message text NOT NULL
+);
+CREATE INDEX breach_by_namespace ON breach (namespace, at);
+CREATE INDEX breach_by_time ON breach (at);
 
 -- Operations on many instances, kept for 30 days after they are over (rule P33). `cursor` is the instance after which one goes on,
 -- in a walk from the newest to the oldest; it changes with each page, so that two coordinators do not count one page twice.

@@ -397,6 +397,29 @@ CREATE TABLE duty (
     until_at    INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+-- Coordinators that are there: for people, who see versions and clocks that differ.
+CREATE TABLE coordinator (
+    coordinator  BLOB    NOT NULL PRIMARY KEY,
+    heard_at     INTEGER NOT NULL,
+    version      TEXT    NOT NULL,
+    -- How far its own clock is behind, in microseconds.
+    clock_offset INTEGER
+) STRICT, WITHOUT ROWID;
+
+-- What the auditor has found and mended (promise 5).
+CREATE TABLE breach (
+    number    INTEGER NOT NULL PRIMARY KEY,
+    at        INTEGER NOT NULL,
+    uid       BLOB    NOT NULL,
+    run       INTEGER NOT NULL,
+    kind      TEXT    NOT NULL,
+    namespace TEXT    NOT NULL,
+    workflow  TEXT    NOT NULL,
+    id        TEXT    NOT NULL,
+    message   TEXT    NOT NULL
+) STRICT;
+CREATE INDEX breach_namespace ON breach (namespace, number);
+
 CREATE TABLE rejected (
     number     INTEGER NOT NULL PRIMARY KEY,
     at         INTEGER NOT NULL,

@@ -225,6 +225,7 @@ fn services(
     endless(&mut set, Box::pin(service::dispatch::run(Arc::clone(shared))));
     endless(&mut set, Box::pin(service::unserved::run(Arc::clone(shared))));
     endless(&mut set, Box::pin(service::attention::run(Arc::clone(shared))));
+    endless(&mut set, Box::pin(service::auditor::run(Arc::clone(shared))));
     endless(&mut set, Box::pin(service::census::run(Arc::clone(shared))));
     endless(&mut set, Box::pin(service::standing::run(Arc::clone(shared))));
     endless(&mut set, Box::pin(service::outbox::run(Arc::clone(shared), lifecycles)));

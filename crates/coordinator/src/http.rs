@@ -43,6 +43,7 @@
 //! | `POST /v1/{namespace}/hooks/{token}/resume` | resumes a hook |
 //! | `POST /hooks/{namespace}/{token}` | calls a webhook, from anywhere; other methods where it takes them |
 //! | `GET`, `POST /v1/{namespace}/access-tokens`, `DELETE .../{id}` | what opens all this |
+//! | `GET /v1/{namespace}/breaches` | what the auditor has found and mended |
 //! | `GET /v1/{namespace}/rejected` | messages that could not be accepted |
 //! | `GET /openapi.json`, `/docs/` | this table in full, generated; and a page that shows it |
 //! | `GET /healthz`, `/readyz`, `/metrics` | for probes and Prometheus |
@@ -52,6 +53,7 @@ mod access_tokens;
 mod act;
 mod attention;
 mod batch;
+mod breaches;
 mod bulk;
 mod control;
 mod document;
@@ -231,6 +233,7 @@ fn plain() -> OpenApiRouter<Handle> {
         .routes(routes!(access_tokens::list, access_tokens::create))
         .routes(routes!(access_tokens::revoke))
         .routes(routes!(rejected::list))
+        .routes(routes!(breaches::list))
         .routes(routes!(hooks::list))
         .routes(routes!(hooks::get))
         .routes(routes!(health::healthz))

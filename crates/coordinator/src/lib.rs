@@ -16,6 +16,7 @@
 //! | later | offers a wake to the queue, where whoever kept its body was told first and has no room | 0.2 s after | every coordinator |
 //! | unserved | names and counts what is ready and has no worker | 15 s | duty `dispatch` |
 //! | attention | counts what waits for a person | 15 s | duty `dispatch` |
+//! | auditor | looks whether every open instance has a reason to move; mends, counts and explains what has none | a page of 500 after the other, 10 s between walks, and no more than a twentieth of the time | duty `audit` |
 //! | census | measures queues; counts what is open | 15 s; a minute, and no more than a hundredth of the time | duty `dispatch` |
 //! | standing | says whether store and broker answer, for metrics and probes | 1 s, the store 5 s | every coordinator |
 //! | outbox | publishes lifecycle messages, and again what was not confirmed | as it comes, 5 s | every coordinator, duty `outbox` |

@@ -72,6 +72,15 @@ pub(crate) struct Metrics {
     pub(crate) broker_connections: IntGauge,
     pub(crate) duties: IntGaugeVec,
     pub(crate) schedules: ScheduleMeters,
+    pub(crate) auditor: AuditorMeters,
+}
+
+/// What the auditor has looked at and found.
+#[derive(Clone, Debug)]
+pub(crate) struct AuditorMeters {
+    pub(crate) breaches: Words,
+    pub(crate) checked: IntCounter,
+    pub(crate) walks: IntCounter,
 }
 
 /// What became of the due times of schedules.
@@ -271,6 +280,7 @@ impl Metrics {
                 .gauge("broker_connections", "Connections to the broker that were established so far.")?,
             duties: book.gauges("duty", "1 if this coordinator has the duty.", &["duty"])?,
             schedules: schedules(book)?,
+            auditor: auditor(book)?,
         })
     }
 }
@@ -282,6 +292,26 @@ fn entries_read(book: &mut Book) -> Result<Words, Error> {
         &["reason"],
     )?;
     Ok(Words::of(&counters, &ENTRIES_READ))
+}
+
+/// What the auditor has looked at and found (rule W42).
+fn auditor(book: &mut Book) -> Result<AuditorMeters, Error> {
+    let breaches = book.counters(
+        "auditor_breaches_total",
+        "Open instances that nothing would have moved as it should, found and mended by this coordinator, by kind. Any is a bug, or \
+         damage from outside.",
+        &["kind"],
+    )?;
+    let kinds = everstep_engine::breach::BreachKind::ALL.map(everstep_engine::breach::BreachKind::word);
+    Ok(AuditorMeters {
+        breaches: Words::of(&breaches, &kinds),
+        checked: book.counter(
+            "auditor_instances_total",
+            "Open instances at which the auditor has looked, each once a walk.",
+        )?,
+        walks: book
+            .counter("auditor_walks_total", "Walks through all open instances that the auditor has ended.")?,
+    })
 }
 
 /// What became of the due times of schedules (rule S16).

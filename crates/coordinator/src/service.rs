@@ -1,6 +1,7 @@
 //! The services around the loop. Each has one job and ends with the coordinator.
 
 pub(crate) mod attention;
+pub(crate) mod auditor;
 pub(crate) mod bulks;
 pub(crate) mod census;
 pub(crate) mod clean;

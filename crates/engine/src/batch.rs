@@ -320,6 +320,7 @@ impl Batch {
             | What::Restart { .. }
             | What::Delete { .. }
             | What::Expire
+            | What::Breach(_)
             | What::Unwritable { .. }
             | What::Retry { .. }
             | What::Rekey { .. }
@@ -351,6 +352,7 @@ const fn may_place(what: &What) -> bool {
         | What::Rekey { .. }
         | What::Resolve { .. }
         | What::Overdue
+        | What::Breach(_)
         | What::Pin { .. } => true,
         What::Claim { .. }
         | What::GiveBack { .. }

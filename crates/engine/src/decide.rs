@@ -24,6 +24,7 @@
 //! | unwritable | **park** | **park** | **park** | **park** | **park** | nothing | nothing |
 //! | retry | refused | refused | refused | refused | refused | **ready** | refused |
 //! | resolve | append, push | append, push | append | **append, ready** | append | append | refused |
+//! | breach | mended | mended | mended | mended | mended | mended | nothing |
 //! | pin | **noted** | **noted** | **ready** elsewhere | **noted** | **noted** | **noted** | **noted** |
 //!
 //! An event that no open wait fits is kept, in every open state alike. A letter with an event, a terminate or a cancel does what
@@ -41,6 +42,7 @@ mod event;
 mod hook;
 mod lease;
 mod letter;
+mod mend;
 mod pause;
 mod pin;
 mod question;
@@ -57,6 +59,8 @@ use everstep_protocol::{
     limits::{Limits, PART_BYTES},
 };
 
+pub(crate) use event::awaiting;
+pub(crate) use question::of as asked;
 pub use question::{Rekeying, Resolution, Unparking};
 pub use restart::Prepared;
 
@@ -140,6 +144,7 @@ pub fn decide(head: &Head, what: &What, context: Context<'_>) -> Decision {
         What::Restart { operation, prepared } => restart::restart(&mut draft, operation, prepared.as_ref()),
         What::Delete { operation, terminate } => delete::delete(&mut draft, operation, *terminate),
         What::Expire => delete::expire(&mut draft),
+        What::Breach(breach) => mend::mend(&mut draft, breach),
         What::Unwritable { message } => control::unwritable(&mut draft, message),
         What::Rekey { operation, rekeying } => control::rekey(&mut draft, operation, rekeying),
         What::Retry { operation } => control::retry(&mut draft, operation),

@@ -7,6 +7,7 @@ use everstep_protocol::{
 };
 
 use crate::{
+    breach::Breach,
     hook::SentPayload,
     letter::{Letter, Said},
     mailbox::SentEvent,
@@ -186,6 +187,8 @@ pub enum What {
     },
     /// The retention of an ended instance may be over (rule P32).
     Expire,
+    /// Nothing will move it, or not as it should (promise 5).
+    Breach(Breach),
     /// The store would not take what a decision about the instance wrote: it is parked (rule W20).
     Unwritable {
         /// What the store said.
@@ -249,6 +252,7 @@ impl What {
             Self::Event(event) => of_event(instance, event, needs),
             Self::Payload(payload) => of_payload(instance, payload, needs),
             Self::Letter(letter) => of_letter(instance, letter, needs),
+            Self::Breach(breach) => of_breach(instance, breach, needs),
             Self::GiveBack { .. } | Self::LeaseEnded { .. } => {}
             Self::Expire => needs.expiries.push(instance),
             Self::Claim { .. } | Self::Overdue | Self::Unwritable { .. } => needs.runnable.push(instance),
@@ -324,6 +328,35 @@ fn of_letter(instance: InstanceUid, letter: &Letter, needs: &mut Needs) {
             needs.waits.push((instance, letter.caller.call));
             needs.tokens_of.push((instance, claim.asked.token.clone()));
         }
+    }
+}
+
+fn of_breach(instance: InstanceUid, breach: &Breach, needs: &mut Needs) {
+    needs.runnable.push(instance);
+    match breach {
+        Breach::Idle(calls) | Breach::WaitsMiscounted(calls) => {
+            needs.tallies.push(instance);
+            needs.waits.extend(calls.waits.keys().map(|call| (instance, *call)));
+        }
+        Breach::SessionUnknown { subject, .. } => {
+            let call = subject.call().map(|call| (instance, call));
+            needs.remotes.extend(call);
+            needs.waits.extend(call);
+        }
+        Breach::StepUnoffered(call) | Breach::StepMissing(call) => {
+            needs.remotes.push((instance, *call));
+            needs.waits.push((instance, *call));
+        }
+        Breach::EventUnheard { call, awaited } => {
+            needs.waits.push((instance, *call));
+            let topic = |kind: &EventType| (instance, kind.clone(), awaited.key.clone());
+            needs.unread.extend(awaited.types.iter().map(topic));
+        }
+        Breach::HookMissing(call) => {
+            needs.tallies.push(instance);
+            needs.waits.push((instance, *call));
+        }
+        Breach::ChildUnwatched { call, .. } => needs.waits.push((instance, *call)),
     }
 }
 

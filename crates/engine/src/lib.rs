@@ -10,6 +10,7 @@
 //! | [`batch`] | how the decisions of one batch add up to one transaction |
 //! | [`bulk`] | which instances an operation on many is about |
 //! | [`schedule`] | which due times of a schedule are started, skipped or missed, and when to look again |
+//! | [`breach`] | what is wrong with an instance that nothing will move, and how it is mended |
 //! | [`transition`] | what an operation does in each status |
 //! | [`mod@keep`] | what a restart from a step keeps of a journal |
 //! | [`mod@reuse`] | what a restart with `reuse` takes over of a journal |
@@ -22,6 +23,7 @@ pub mod access;
 pub mod account;
 pub mod audit;
 pub mod batch;
+pub mod breach;
 pub mod bulk;
 pub mod decide;
 pub mod effect;

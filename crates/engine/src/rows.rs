@@ -247,6 +247,8 @@ pub struct Rows {
     pub attributed: std::collections::HashSet<InstanceUid>,
     /// When ended instances are to be deleted.
     pub expiries: IdMap<InstanceUid, Timestamp>,
+    /// What the store counts of instances, where a breach is mended.
+    pub tallies: IdMap<InstanceUid, crate::breach::Tally>,
     /// Letters that nobody has taken yet, by their numbers.
     pub letters: std::collections::HashSet<u64>,
     /// Parents of instances that were started by another one.
@@ -276,6 +278,8 @@ pub struct Needs {
     pub firsts: Vec<InstanceUid>,
     /// Instances whose time of deletion is needed.
     pub expiries: Vec<InstanceUid>,
+    /// Instances whose rows are to be counted.
+    pub tallies: Vec<InstanceUid>,
     /// Names of instances that starts ask for.
     pub names: Vec<crate::start::NameKey>,
     /// Messages that starts came in.

@@ -109,11 +109,12 @@ fn word(what: &What) -> &'static str {
         What::Expire => "expire",
         What::Resolve { .. } => "resolve",
         What::Pin { .. } => "pin",
+        What::Breach(_) => "breach",
     }
 }
 
 /// How many inputs `word` knows.
-const INPUTS: usize = 26;
+const INPUTS: usize = 27;
 
 /// What comes of it: entries written, messages sent, the state afterwards.
 fn outcome(state: &str, what: &What) -> String {
@@ -250,7 +251,8 @@ fn row(what: &What) -> [&'static str; 7] {
             "cancelled step fence",
             "noted",
         ],
-        "overdue" | "expire" => ["nothing"; 7],
+        // Nothing is wrong with any of them; see decide_mend.rs for those with which something is.
+        "overdue" | "expire" | "breach" => ["nothing"; 7],
         "restart" => [
             "started fence offer step fence -> ready",
             "started fence offer step fence -> ready",
@@ -309,6 +311,7 @@ fn inputs() -> Vec<What> {
         What::Cancel { operation: operation(), reason: None, within: Millis(1), rollback: false },
         What::Rollback { operation: operation(), reason: None },
         What::Overdue,
+        What::Breach(everstep_engine::breach::Breach::StepUnoffered(step("img").hash())),
         What::Restart { operation: operation(), prepared: None },
         What::Delete { operation: operation(), terminate: false },
         What::Expire,

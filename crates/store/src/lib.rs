@@ -13,10 +13,12 @@
 //! | [`Bulks`] | operations on many instances |
 //! | [`Schedules`] | schedules: what starts instances at their times |
 //! | [`AccessTokens`] | what opens the HTTP API |
+//! | [`Audits`] | the auditor's walk and its records |
 //! | [`Views`] | what API and CLI show |
 
 mod access;
 mod answer;
+mod audits;
 mod bulk;
 mod error;
 mod fact;
@@ -47,6 +49,7 @@ use everstep_protocol::{
 };
 
 pub use access::{AccessRow, AccessTokens, NewAccess};
+pub use audits::{Audits, BreachRow, BreachView, Checkup, Present, Suspect, Walked};
 pub use bulk::{BulkRow, Bulks};
 pub use error::{Error, ErrorKind};
 pub use mail::Mail;
@@ -66,10 +69,13 @@ pub type Decide = Box<dyn FnOnce(Loaded) -> Writes + Send>;
 
 /// A store: all of the port.
 pub trait Store:
-    Instances + Sessions + Schedule + Records + Bulks + Schedules + AccessTokens + Views
+    Instances + Sessions + Schedule + Records + Bulks + Schedules + AccessTokens + Audits + Views
 {
 }
-impl<T: Instances + Sessions + Schedule + Records + Bulks + Schedules + AccessTokens + Views> Store for T {}
+impl<T: Instances + Sessions + Schedule + Records + Bulks + Schedules + AccessTokens + Audits + Views> Store
+    for T
+{
+}
 
 /// Instances and their journals.
 #[async_trait]
@@ -430,9 +436,9 @@ pub trait Records: Send + Sync + std::fmt::Debug + 'static {
     async fn sweep(&self, limit: u32) -> Result<u64, Error>;
 
     /// Deletes what is past its time, at most `limit` rows a table: message decisions that met no instance after 7 days
-    /// (the others last as long as their instance, rule P27), rejected records and bulk operations that are over after 30, records
-    /// of changed schedules after 90, ended sessions without leases after one,
-    /// access tokens 90 days after they have expired or were revoked. Answers with the count.
+    /// (the others last as long as their instance, rule P27), rejected records, breaches and bulk operations that are over after 30,
+    /// records of changed schedules after 90, ended sessions without leases after one, access tokens 90 days after they have expired or
+    /// were revoked. Answers with the count.
     async fn clean(&self, limit: u32) -> Result<u64, Error>;
 }
 

@@ -15,6 +15,7 @@
 
 mod access;
 mod attention;
+mod audits;
 mod bulks;
 mod events;
 mod fault;
@@ -48,6 +49,8 @@ use tokio_postgres::{Config, NoTls};
 
 #[doc(hidden)]
 pub use self::attention::attention_list;
+#[doc(hidden)]
+pub use self::audits::suspects_page;
 pub use self::ledger::ledger_searches;
 pub use self::migrate::{Applied, migrate};
 pub use self::restore::{Restored, restored, settled};

@@ -6,7 +6,7 @@
 //! | `thread` | the threads that own the connections; transactions |
 //! | `clock` | the one clock |
 //! | `transaction`, `load`, `write` | a batch |
-//! | `journal`, `sessions`, `schedule`, `records`, `bulks`, `schedules`, `access`, `views` | the rest of the port |
+//! | `journal`, `sessions`, `schedule`, `records`, `bulks`, `schedules`, `access`, `audits`, `views` | the rest of the port |
 //! | `stir` | what goes on, for those who keep the clock |
 //!
 //! Everything that is written goes through one thread, so heads are never locked elsewhere and nothing waits for a lock.
@@ -14,6 +14,7 @@
 
 mod access;
 mod attention;
+mod audits;
 mod bulks;
 mod clock;
 mod column;

@@ -8,6 +8,7 @@
 
 mod conformance {
     pub(crate) mod access;
+    pub(crate) mod audits;
     pub(crate) mod bulks;
     pub(crate) mod control;
     pub(crate) mod events;
@@ -64,6 +65,19 @@ suites! {
         an_operation_keeps_its_first_answer,
         a_holder_that_dies_leaves_the_instance_ready,
         texts_with_nul_are_taken,
+    },
+    audits::{
+        w42_whatever_has_a_reason_to_move_is_no_suspect,
+        w42_an_idle_instance_is_made_runnable,
+        w42_a_wait_that_is_gone_is_opened_again_from_the_journal,
+        w42_a_wait_of_which_more_is_gone_asks_a_person,
+        w42_a_lease_of_nobody_ends,
+        w42_a_remote_step_that_nobody_offers_is_offered,
+        w42_a_remote_step_that_is_gone_asks_a_person,
+        w42_a_wait_that_no_event_finds_is_found_again,
+        w42_a_wait_for_a_hook_that_is_gone_is_over,
+        w42_a_child_that_tells_nobody_is_asked_again,
+        w42_what_was_found_is_kept_and_listed,
     },
     control::{
         p29_waits_of_a_paused_instance_are_not_due_until_the_resume,

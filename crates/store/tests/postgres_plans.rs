@@ -9,14 +9,14 @@ use everstep_store::{
     StatusWord,
     postgres::{
         PostgresSettings, attention_list, attribute_list, ended_lists, ends_list, hot_statements,
-        ledger_searches, migrate, open_list, prefix_list,
+        ledger_searches, migrate, open_list, prefix_list, suspects_page,
     },
 };
 use tokio_postgres::{Client, NoTls};
 
 /// What of each index a search must name: enough to find few rows, however many an installation has. Where the first column is
 /// a namespace or a workflow, that alone is nearly the whole index.
-const SELECTIVE: [(&str, &[&str]); 37] = [
+const SELECTIVE: [(&str, &[&str]); 38] = [
     ("instance_pkey", &["id"]),
     ("instance_name_pkey", &["namespace", "workflow", "id"]),
     ("message_decision_pkey", &["namespace", "workflow", "app_id", "message_id"]),
@@ -52,6 +52,7 @@ const SELECTIVE: [(&str, &[&str]); 37] = [
     ("child_pkey", &["instance"]),
     ("parent_pkey", &["instance"]),
     ("watcher_pkey", &["instance"]),
+    ("session_pkey", &["id"]),
     ("hook_pkey", &["namespace", "token"]),
     ("hook_by_instance", &["instance"]),
 ];
@@ -207,6 +208,27 @@ async fn l08_the_list_of_questions_reads_no_whole_table() {
     let mut problems = read_whole(&plan);
     problems.extend(unnamed(attention_list(), &plan));
     assert!(problems.is_empty(), "{problems:?}\n{}", plan.join("\n"));
+}
+
+/// The auditor looks at a page of instances, whatever else there is. The mailbox alone is read whole, for the few that no key finds.
+#[tokio::test]
+async fn w42_the_auditor_reads_its_page() {
+    let (_database, client) = migrated().await;
+    for filled in [false, true] {
+        if filled {
+            client.batch_execute(FILL).await.expect("it fills");
+        }
+        client.batch_execute("VACUUM ANALYZE").await.expect("it vacuums");
+        client.batch_execute(&format!("PREPARE page AS {}", suspects_page())).await.expect("it is prepared");
+        let explain = "EXPLAIN EXECUTE page('00000000-0000-0000-0000-000000000000', 500, 60000000)";
+        let plan = client.query(explain, &[]).await.expect("it is planned");
+        let plan: Vec<String> = plan.iter().map(|row| row.get(0)).collect();
+        let mut problems = read_whole(&plan);
+        problems.extend(unnamed(suspects_page(), &plan));
+        problems.retain(|problem| !problem.contains("mailbox"));
+        assert!(problems.is_empty(), "filled {filled}: {problems:?}\n{}", plan.join("\n"));
+        client.batch_execute("DEALLOCATE page").await.expect("it goes");
+    }
 }
 
 /// An auditor's searches read what they find.

@@ -28,6 +28,8 @@ duties! {
     CLEAN = "clean";
     /// Goes on with operations on many instances.
     BULK = "bulk";
+    /// Looks whether every open instance has a reason to move.
+    AUDIT = "audit";
     /// Starts what schedules have due.
     SCHEDULES = "schedules";
 }

@@ -122,14 +122,7 @@ pub(super) fn unwritable(draft: &mut Draft<'_>, message: &str) -> Answer {
     if draft.head.status.is_ended() || draft.is_parked() {
         return Answer::Nothing;
     }
-    if let Some(lease) = draft.lease() {
-        let why = FenceReason::Parked;
-        let item = CoordinatorItem::Fence { instance: draft.uid(), epoch: lease.epoch, why };
-        draft.effects.push(Effect::Item(lease.session, item));
-    }
-    draft.changes.push(Change::LeaseEnd(Subject::INSTANCE));
-    draft.changes.push(Change::ReadyEnd(Subject::INSTANCE));
-    draft.park(Parked::new(ParkCode::Broken, format!("the store refused a decision: {message}")))
+    draft.stop(format!("the store refused a decision: {message}"))
 }
 
 pub(super) fn first_answer(draft: &Draft<'_>, operation: &str) -> Option<Answer> {
@@ -140,6 +133,18 @@ impl Draft<'_> {
     /// Whether an operation of this id was answered before.
     pub(super) fn is_known(&self, operation: &str) -> bool {
         first_answer(self, operation).is_some()
+    }
+
+    /// Something is wrong with the instance that only a person can set right: whoever holds it is told to stop, and it is parked.
+    pub(super) fn stop(&mut self, message: String) -> Answer {
+        if let Some(lease) = self.lease() {
+            let why = FenceReason::Parked;
+            let item = CoordinatorItem::Fence { instance: self.uid(), epoch: lease.epoch, why };
+            self.effects.push(Effect::Item(lease.session, item));
+        }
+        self.changes.push(Change::LeaseEnd(Subject::INSTANCE));
+        self.changes.push(Change::ReadyEnd(Subject::INSTANCE));
+        self.park(Parked::new(ParkCode::Broken, message))
     }
 
     /// The instance has ended; the entry that says so is appended by whoever ends it.

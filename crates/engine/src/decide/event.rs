@@ -91,7 +91,7 @@ fn is_about_events(entry: &Entry) -> bool {
 }
 
 /// The wait for an event that an entry opened.
-pub(super) fn awaiting(entry: &Entry) -> Option<WaitRow> {
+pub(crate) fn awaiting(entry: &Entry) -> Option<WaitRow> {
     let Fact::Opened(opened) = &entry.fact else { return None };
     let (kind, types, key, due_at) = match &opened.wait {
         Wait::Event { types, key, until } => (WaitKind::Event, types.clone(), key.clone(), Some(*until)),
@@ -189,7 +189,7 @@ impl Draft<'_> {
     }
 
     /// The match of event and wait is an entry; the wait is over.
-    fn deliver(&mut self, mailbox: &mut Mailbox, row: &EventRow, wait: &WaitRow) {
+    pub(super) fn deliver(&mut self, mailbox: &mut Mailbox, row: &EventRow, wait: &WaitRow) {
         let call = wait.call.hash();
         self.head.waits = self.head.waits.saturating_sub(1);
         self.head.unread = self.head.unread.saturating_sub(1);

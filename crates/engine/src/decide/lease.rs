@@ -72,7 +72,7 @@ pub(super) fn ended(draft: &mut Draft<'_>, epoch: Option<Epoch>, loss: Lost) -> 
         _ => return Answer::Nothing,
     }
     draft.changes.push(Change::LeaseEnd(Subject::INSTANCE));
-    let counts = loss.counts;
+    let (counts, session) = (loss.counts, loss.session);
     if counts || !loss.progress.is_empty() {
         draft.append(Fact::Lost(loss));
     }
@@ -80,7 +80,9 @@ pub(super) fn ended(draft: &mut Draft<'_>, epoch: Option<Epoch>, loss: Lost) -> 
         draft.head.deaths = draft.head.deaths.saturating_add(1);
         if draft.head.deaths >= draft.context.deaths_max {
             let deaths = draft.head.deaths;
-            let message = format!("its holders died {deaths} times in a row without progress");
+            let message = format!(
+                "its holders died {deaths} times in a row without progress, the last as session {session}"
+            );
             return draft.park(Parked::new(ParkCode::Poison, message));
         }
     }

@@ -58,7 +58,7 @@ pub(super) const fn asks(attempted: &Attempted) -> bool {
 }
 
 /// What an entry asks; none if it asks nothing.
-pub(super) fn of(entry: &Entry, attempted: &Attempted) -> Option<WaitRow> {
+pub(crate) fn of(entry: &Entry, attempted: &Attempted) -> Option<WaitRow> {
     let Outcome::Unknown { failure, asks: true, epoch } = &attempted.outcome else { return None };
     if everstep_protocol::planted("nobody_asked") {
         return None;

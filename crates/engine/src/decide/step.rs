@@ -305,7 +305,7 @@ impl Draft<'_> {
     }
 
     /// A remote step of a paused instance: its wait is due, and so it is offered at the resume.
-    fn hold_step(&mut self, call: CallHash, called: &Call) {
+    pub(super) fn hold_step(&mut self, call: CallHash, called: &Call) {
         let since =
             self.context.rows.waits.get(&(self.uid(), call)).map_or(self.context.now, |wait| wait.since);
         self.changes.push(Change::WaitEnd(call));

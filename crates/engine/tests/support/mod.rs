@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use everstep_engine::{
     Answer, Effect, Head, Input, Status, What, Writes,
     batch::{Batch, Deleted, Loaded, Rules, Verdict},
+    breach::Tally,
     effect::Forget,
     hook::{HookEnd, HookRow, SentPayload, TokenKey},
     letter::{Address, Caller, ChildRow, Letter, NewLetter, ParentRow, Said},
@@ -600,6 +601,12 @@ impl Store {
         }
         for uid in &needs.expiries {
             rows.expiries.extend(tables.expiries.get(uid).map(|at| (*uid, *at)));
+        }
+        for uid in &needs.tallies {
+            let waits = of(&tables.waits, *uid).count() as u32;
+            let has_hook = tables.hooks.values().any(|row| row.owner == *uid && !row.ended);
+            let tally = |head: &Head| Tally { waits, noted: head.waits, has_hook };
+            rows.tallies.extend(tables.heads.get(uid).map(|head| (*uid, tally(head))));
         }
         for uid in &needs.runnable {
             let key = (*uid, Subject::INSTANCE);

@@ -23,10 +23,11 @@ use everstep_protocol::{
     message::{OpenSession, Running},
 };
 use everstep_store::{
-    AttentionCount, AttentionFilter, AttentionMark, AttentionView, BulkRow, Bulks, Cursor, Decide, Depth,
-    Due, EndMark, EndPage, Ends, Error, ErrorKind, Filter, Heard, HookView, InstanceView, Instances,
-    LedgerCall, LedgerSearch, Mail, Offers, OpenCount, Orphan, OutboxRow, Page, Queue, Range, Records,
-    Rejected, RejectedView, Replied, Schedule, Session, Sessions, StepOver, Views, sqlite::SqliteStore,
+    AttentionCount, AttentionFilter, AttentionMark, AttentionView, Audits, BreachRow, BreachView, BulkRow,
+    Bulks, Checkup, Cursor, Decide, Depth, Due, EndMark, EndPage, Ends, Error, ErrorKind, Filter, Heard,
+    HookView, InstanceView, Instances, LedgerCall, LedgerSearch, Mail, Offers, OpenCount, Orphan, OutboxRow,
+    Page, Present, Queue, Range, Records, Rejected, RejectedView, Replied, Schedule, Session, Sessions,
+    StepOver, Views, Walked, sqlite::SqliteStore,
 };
 
 use everstep_engine::access::Asker;
@@ -301,6 +302,22 @@ handed_on!(AccessTokens {
     access_tokens(within: &Scope, before: Option<AccessTokenId>, limit: u32) -> Dated<Vec<AccessRow>>;
     revoke_access_token(within: &Scope, id: AccessTokenId, by: &Asker) -> Option<AccessRow>;
     used_access_token(id: AccessTokenId) -> ();
+});
+
+handed_on!(Audits {
+    suspects(after: Option<InstanceUid>, limit: u32) -> Walked;
+    breaches(namespace: &Namespace, limit: u32) -> Vec<BreachView>;
+    present(present: &Present) -> Timestamp;
+    checkup() -> Checkup;
+} also {
+    /// Nothing damages rows here: whatever the auditor finds the engine has done.
+    async fn keep_breaches(&self, found: &[BreachRow]) -> Result<(), Error> {
+        if let Some(row) = found.first() {
+            let (name, kind) = (&row.name, row.kind.word());
+            self.watchers.breach("auditor", format!("{}/{}: {kind}: {}", name.workflow, name.id, row.message));
+        }
+        self.call("recording breaches", self.inner.keep_breaches(found)).await
+    }
 });
 
 handed_on!(Views {

@@ -13,7 +13,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::{
-    events,
+    audits, events,
     fault::Fault,
     hooks, letters,
     rows::{self, Clock, Tid, clean},
@@ -53,6 +53,9 @@ pub(super) async fn load(client: &Object, mut needs: Needs) -> Result<(Loaded, P
     }
     if !needs.expiries.is_empty() {
         trip.rows(sql::EXPIRIES, params![ids(&needs.expiries)]).await?;
+    }
+    if !needs.tallies.is_empty() {
+        trip.rows(audits::TALLIES, params![ids(&needs.tallies)]).await?;
     }
     if !needs.names.is_empty() {
         let columns = Names::of(&needs.names);
@@ -98,6 +101,11 @@ pub(super) async fn load(client: &Object, mut needs: Needs) -> Result<(Loaded, P
     }
     for row in next(!needs.expiries.is_empty()) {
         loaded.rows.expiries.insert(rows::uid(&row, 0)?, rows::time(&row, 1)?);
+    }
+    for row in next(!needs.tallies.is_empty()) {
+        let noted = |uid| loaded.heads.get(&uid).map(|head: &everstep_engine::Head| head.waits);
+        let counted = audits::tally(&row, noted)?;
+        loaded.rows.tallies.extend(counted);
     }
     for row in next(!needs.names.is_empty()) {
         let fingerprint: [u8; 32] = row.try_get::<_, &[u8]>(2)?.try_into().map_err(Fault::corrupt)?;
@@ -217,6 +225,7 @@ fn dedupe(needs: &mut Needs) {
     sorted(&mut needs.operations);
     sorted(&mut needs.firsts);
     sorted(&mut needs.expiries);
+    sorted(&mut needs.tallies);
     sorted(&mut needs.names);
     sorted(&mut needs.messages);
     sorted(&mut needs.event_ids);

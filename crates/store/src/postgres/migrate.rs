@@ -65,6 +65,11 @@ pub(super) async fn check(config: &Config) -> Result<(), Error> {
     Ok(())
 }
 
+/// The newest version that this program knows.
+pub(super) fn known() -> u32 {
+    MIGRATIONS.last().map_or(0, |migration| migration.version.unsigned_abs())
+}
+
 pub(super) async fn dial(config: &Config) -> Result<Client, Fault> {
     let mut config = config.clone();
     if config.get_connect_timeout().is_none() {

@@ -32,7 +32,7 @@ macro_rules! delete_some {
 }
 
 /// Each deletes at most $1 rows.
-const CLEAN: [&str; 7] = [
+const CLEAN: [&str; 9] = [
     // By the index message_decision_by_time, which holds no decision that met an instance: those last as long as it (P27).
     delete_some!(
         "message_decision",
@@ -43,6 +43,14 @@ const CLEAN: [&str; 7] = [
     delete_some!(
         "rejected",
         "SELECT ctid FROM rejected WHERE at < (SELECT everstep_clock()) - 2592000000000 ORDER BY at LIMIT $1::bigint"
+    ),
+    delete_some!(
+        "breach",
+        "SELECT ctid FROM breach WHERE at < (SELECT everstep_clock()) - 2592000000000 ORDER BY at LIMIT $1::bigint"
+    ),
+    delete_some!(
+        "coordinator",
+        "SELECT ctid FROM coordinator WHERE heard_at < (SELECT everstep_clock()) - 86400000000 LIMIT $1::bigint"
     ),
     delete_some!(
         "bulk",

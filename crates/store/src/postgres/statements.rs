@@ -90,7 +90,8 @@ statements! {
     EVENTS_DELETE = "DELETE FROM event WHERE instance = ANY($1::uuid[])";
     AWAITED_CLEAR = "DELETE FROM awaited WHERE instance = ANY($1::uuid[])";
     AWAITED_INSERT = "INSERT INTO awaited (instance, type, key, opened, call)
-        SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::bigint[], $5::bytea[])";
+        SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::bigint[], $5::bytea[])
+        ON CONFLICT (instance, type, key, opened) DO NOTHING";
     EVENT_INSERT = file!("event_insert");
     EVENT_DELIVERY = file!("event_delivery");
     REMOTE_DELETE = file!("remote_step_delete");

@@ -27,7 +27,8 @@ const COLUMNS: &str =
 const AWAITED: &str =
     "SELECT call FROM awaited WHERE uid = ?1 AND type = ?2 AND key = ?3 ORDER BY opened LIMIT ?4";
 const AWAITED_DELETE: &str = "DELETE FROM awaited WHERE uid = ?1 AND type = ?2 AND key = ?3 AND opened = ?4";
-const AWAITED_INSERT: &str = "INSERT INTO awaited (uid, type, key, opened, call) VALUES (?1, ?2, ?3, ?4, ?5)";
+const AWAITED_INSERT: &str = "INSERT INTO awaited (uid, type, key, opened, call) VALUES (?1, ?2, ?3, ?4, ?5)
+    ON CONFLICT (uid, type, key, opened) DO NOTHING";
 const EVENT_INSERT: &str =
     "INSERT INTO event (uid, type, sequence, key, app_id, event_id, fingerprint, received_at, unread,
     call, run, position, payload) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";

@@ -18,7 +18,7 @@ use everstep_protocol::{
 use rusqlite::{Connection, Row, params, types::ValueRef};
 
 use super::{
-    column, events,
+    audits, column, events,
     fault::{Fault, Result},
     hooks, letters,
 };
@@ -66,6 +66,7 @@ pub(super) fn load(connection: &Connection, needs: &Needs, now: Timestamp) -> Re
     events::load(connection, needs, &mut loaded.rows)?;
     letters::load(connection, needs, &mut loaded.rows)?;
     hooks::load(connection, needs, &mut loaded.rows)?;
+    audits::tallies(connection, needs, &mut loaded.rows)?;
     Ok(loaded)
 }
 

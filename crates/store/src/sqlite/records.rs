@@ -27,7 +27,7 @@ const QUARTER: Millis = Millis::from_secs(90 * 86_400);
 
 /// What is deleted after how long. A decision that met an instance lasts as long as it, and is not in the index by time
 /// (rule P27). Rejected records are numbered in the order of their times.
-const CLEAN: [(Millis, &str); 7] = [
+const CLEAN: [(Millis, &str); 9] = [
     (
         WEEK,
         "DELETE FROM message_decision WHERE (namespace, workflow, app_id, message_id) IN (
@@ -38,6 +38,16 @@ const CLEAN: [(Millis, &str); 7] = [
         MONTH,
         "DELETE FROM rejected WHERE number IN (
             SELECT number FROM (SELECT number, at FROM rejected ORDER BY number LIMIT ?2) WHERE at < ?1)",
+    ),
+    (
+        MONTH,
+        "DELETE FROM breach WHERE number IN (
+            SELECT number FROM (SELECT number, at FROM breach ORDER BY number LIMIT ?2) WHERE at < ?1)",
+    ),
+    (
+        DAY,
+        "DELETE FROM coordinator WHERE coordinator IN (
+            SELECT coordinator FROM coordinator WHERE heard_at < ?1 LIMIT ?2)",
     ),
     (
         MONTH,

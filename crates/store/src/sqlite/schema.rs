@@ -80,6 +80,11 @@ fn migrate(connection: &mut Connection) -> Result<()> {
     Ok(())
 }
 
+/// The newest version that this program knows.
+pub(super) const fn known() -> u32 {
+    MIGRATIONS.len() as u32
+}
+
 /// The time of the last commit.
 pub(super) fn last_at(connection: &Connection) -> Result<Timestamp> {
     Ok(Timestamp(connection.query_row("SELECT last_at FROM installation", [], |row| row.get(0))?))
