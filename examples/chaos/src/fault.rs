@@ -248,7 +248,9 @@ fn mend_at_once(fleet: &mut Fleet, kind: Kind, victim: &Victim) -> Result<bool> 
 
 /// Who consumes the queues that a fault purges.
 fn consumers(fleet: &Fleet, kind: Kind) -> Vec<&Process> {
-    if kind.is_of_coordinators() {
+    if kind == Kind::PurgeStep {
+        vec![&fleet.pool().process]
+    } else if kind.is_of_coordinators() {
         fleet.coordinators.iter().map(|coordinator| &coordinator.process).collect()
     } else {
         fleet.workers.iter().map(|worker| &worker.process).collect()

@@ -26,7 +26,7 @@ pub(crate) struct Coordinator {
     pub(crate) process: Process,
 }
 
-/// A worker, with its own way to the broker.
+/// A worker, with its own way to the broker. The last one runs remote steps alone, the others serve workflows.
 pub(crate) struct Worker {
     pub(crate) broker: Proxy,
     pub(crate) process: Process,
@@ -64,9 +64,9 @@ impl Fleet {
         for _ in 0..COORDINATORS {
             fleet.add_coordinator().await?;
         }
-        for _ in 0..WORKERS {
+        for number in 0..=WORKERS {
             let broker = Proxy::start(proxy::target(&fleet.rabbit.url())).await;
-            let process = fleet.worker(&broker)?;
+            let process = fleet.worker(number, &broker)?;
             fleet.workers.push(Worker { broker, process });
         }
         Ok(fleet)
@@ -100,7 +100,7 @@ impl Fleet {
 
     /// Starts a worker that has ended again.
     pub(crate) fn revive_worker(&mut self, number: usize) -> Result<()> {
-        self.workers[number].process = self.worker(&self.workers[number].broker)?;
+        self.workers[number].process = self.worker(number, &self.workers[number].broker)?;
         Ok(())
     }
 
@@ -127,10 +127,18 @@ impl Fleet {
         Process::spawn(format!("coordinator at {address}"), &mut command)
     }
 
-    fn worker(&self, broker: &Proxy) -> Result<Process> {
+    /// Who consumes the queues of step tasks.
+    pub(crate) fn pool(&self) -> &Worker {
+        &self.workers[WORKERS]
+    }
+
+    fn worker(&self, number: usize, broker: &Proxy) -> Result<Process> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["worker", "--amqp", &broker.url(&self.rabbit.url()), "--service"]);
         command.arg(work::service_url(self.service.address()));
+        if number == WORKERS {
+            command.arg("--pool");
+        }
         Process::spawn("worker", &mut command)
     }
 

@@ -1,4 +1,4 @@
-//! Chaos: two coordinators and three workers as real processes, on a PostgreSQL and a RabbitMQ of their own, under a mixed load, while
+//! Chaos: two coordinators, three workers and one for remote steps as real processes, on a PostgreSQL and a RabbitMQ of their own, under a mixed load, while
 //! one fault after another hits them. A service that syncs each charge to its disk counts what the steps did.
 //!
 //! A fault **hits** an instance that a worker held, or that was ready for one, when it came; a fault of one worker hits only what that

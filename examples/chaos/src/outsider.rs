@@ -38,19 +38,16 @@ pub(crate) fn tell(desks: Vec<Api>, start: &Accepted) {
 async fn told(desk: &Api, start: &Accepted) -> bool {
     let Ok(payload) = RawValue::from_string("1".to_owned()) else { return false };
     let id = format!("go-{}", start.id);
-    let outcome = match start.shape {
-        Shape::Waiter => {
-            let (Ok(workflow), Ok(instance), Ok(kind)) =
-                (start.shape.workflow().parse(), start.id.parse(), "go".parse())
-            else {
-                return false;
-            };
-            desk.send_event(&workflow, &instance, &Event { kind, key: None, id, payload }).await
-        }
-        _ => {
-            let Ok(token) = start.id.parse() else { return false };
-            desk.resume_hook(&token, &id, &payload).await
-        }
+    let outcome = if start.shape == Shape::Waiter {
+        let (Ok(workflow), Ok(instance), Ok(kind)) =
+            (start.shape.workflow().parse(), start.id.parse(), "go".parse())
+        else {
+            return false;
+        };
+        desk.send_event(&workflow, &instance, &Event { kind, key: None, id, payload }).await
+    } else {
+        let Ok(token) = start.id.parse() else { return false };
+        desk.resume_hook(&token, &id, &payload).await
     };
     outcome.is_ok()
 }

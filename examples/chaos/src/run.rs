@@ -103,7 +103,9 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<bool> {
     say(&format!("starts that were in a wiped broker alone and were sent again: {}", tally.sent_again));
     say(&tally.table());
     let wrong = tally.wrong(&found);
-    wrong.iter().for_each(|what| say(&format!("FAILED: {what}")));
+    for what in &wrong {
+        say(&format!("FAILED: {what}"));
+    }
     say(&tally.line(&found));
     Ok(wrong.is_empty())
 }

@@ -77,9 +77,8 @@ impl Tally {
         let mut text = String::new();
         for cells in std::iter::once(head.map(str::to_owned)).chain(lines) {
             let [fault, rest @ ..] = cells;
-            text.push_str(&format!("{fault:<18}"));
-            text.extend(rest.iter().map(|cell| format!("{cell:>13}")));
-            text.push('\n');
+            let rest: String = rest.iter().map(|cell| format!("{cell:>13}")).collect();
+            text.extend([format!("{fault:<18}"), rest, "\n".to_owned()]);
         }
         text
     }
@@ -146,7 +145,9 @@ mod tests {
 
     fn tally(faults: &[Fault]) -> Tally {
         let mut tally = Tally::of(&[Kind::KillWorker], 1);
-        faults.iter().for_each(|fault| tally.add(fault));
+        for fault in faults {
+            tally.add(fault);
+        }
         tally.throughput = (10.0, 9.0);
         tally
     }

@@ -16,6 +16,9 @@ pub(crate) struct Worker {
     /// URL of the service.
     #[arg(long)]
     service: String,
+    /// Runs remote steps alone.
+    #[arg(long)]
+    pool: bool,
 }
 
 /// The workflows that are started from outside.
@@ -72,22 +75,26 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 static WORKER: OnceLock<Worker> = OnceLock::new();
 static HTTP: OnceLock<reqwest::Client> = OnceLock::new();
 
-/// Serves all workflows, and the pool.
+/// Serves all workflows, or the pool.
 pub(crate) async fn serve(worker: Worker) -> anyhow::Result<()> {
-    let amqp = worker.amqp.clone();
+    let (amqp, is_pool) = (worker.amqp.clone(), worker.pool);
     let client = reqwest::Client::builder().no_proxy().timeout(ANSWERS_WITHIN).build()?;
     HTTP.set(client).ok().context("it is made once")?;
     WORKER.set(worker).ok().context("it is told once")?;
-    let fleet = everstep::fleet(amqp)
-        .workflow(sequence)
-        .workflow(sleeper)
-        .workflow(waiter)
-        .workflow(hooked)
-        .workflow(parent)
-        .workflow(leaf)
-        .workflow(remote)
-        .function("far", charge)
-        .pool(POOL)
+    let fleet = everstep::fleet(amqp);
+    let fleet = if is_pool {
+        fleet.function("far", charge).pool(POOL)
+    } else {
+        fleet
+            .workflow(sequence)
+            .workflow(sleeper)
+            .workflow(waiter)
+            .workflow(hooked)
+            .workflow(parent)
+            .workflow(leaf)
+            .workflow(remote)
+    };
+    let fleet = fleet
         // Little at once and little ahead, so that queues hold something that a purge can take.
         .settings(|settings| {
             settings.instances = 40;
