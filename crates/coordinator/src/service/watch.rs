@@ -87,10 +87,10 @@ impl Inboxes {
         let is_broker = gone.len() >= MANY && gone.len() * ONE_OF >= live.len();
         if is_broker && !everstep_protocol::planted("reconnect_unnoticed") {
             self.renewed = Some(now);
-            gone.iter().for_each(|session| {
+            for session in &gone {
                 self.reached.remove(session);
                 self.since.remove(session);
-            });
+            }
         }
         is_broker
     }

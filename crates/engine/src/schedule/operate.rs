@@ -156,7 +156,9 @@ impl Look<'_> {
         let mut state = state.clone();
         let is_meant = |backfill: &mut Backfill| operation.is_none_or(|one| backfill.operation == one);
         let gone: Vec<Backfill> = state.backfills.extract_if(.., is_meant).collect();
-        gone.into_iter().for_each(|backfill| state.close(backfill));
+        for backfill in gone {
+            state.close(backfill);
+        }
         self.stands(state)
     }
 
