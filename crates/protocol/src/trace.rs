@@ -37,7 +37,8 @@ impl TraceContext {
         if !is_parent(parent) {
             return None;
         }
-        let state = state.map(str::trim).filter(|state| {
+        // White space around a header is spaces and tabs, and nothing else is white space in it.
+        let state = state.map(|state| state.trim_matches([' ', '\t'])).filter(|state| {
             !state.is_empty()
                 && state.len() <= STATE_BYTES_MAX
                 && state.bytes().all(|byte| (0x20..0x7f).contains(&byte))
