@@ -115,7 +115,9 @@ async fn read(shared: &Arc<Shared>, suspect: &mut Suspect) -> Result<(), Error> 
         let part = shared.store.journal(vec![range], PART_BYTES).await?.pop().unwrap_or_default();
         let Some(last) = part.last() else { return Ok(()) };
         after = last.position;
-        part.iter().for_each(|entry| calls.read(entry));
+        for entry in &part {
+            calls.read(entry);
+        }
     }
 }
 

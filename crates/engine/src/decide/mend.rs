@@ -60,7 +60,9 @@ fn waits(draft: &mut Draft<'_>, calls: &Calls) -> Answer {
         return Answer::Nothing;
     }
     draft.head.waits = tally.waits;
-    rows.into_iter().for_each(|wait| draft.open_wait(wait));
+    for wait in rows {
+        draft.open_wait(wait);
+    }
     if !lost.is_empty() {
         let calls = lost.join(", ");
         let message = format!("what these calls wait for is not there any more: {calls}");

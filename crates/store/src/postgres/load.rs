@@ -108,13 +108,7 @@ pub(super) async fn load(client: &Object, mut needs: Needs) -> Result<(Loaded, P
         loaded.rows.tallies.extend(counted);
     }
     for row in next(!needs.names.is_empty()) {
-        let fingerprint: [u8; 32] = row.try_get::<_, &[u8]>(2)?.try_into().map_err(Fault::corrupt)?;
-        let existing = Existing {
-            uid: rows::uid(&row, 1)?,
-            fingerprint: Fingerprint::from_bytes(fingerprint),
-            status: rows::status(row.try_get(3)?)?,
-        };
-        loaded.names.insert(needs.names[nth(&row)?].clone(), existing);
+        loaded.names.insert(needs.names[nth(&row)?].clone(), existing(&row)?);
     }
     for row in next(!needs.messages.is_empty()) {
         let decided = Decided { id: rows::name(&row, 1)?, answer: kept(row.try_get(2)?)? };
@@ -165,6 +159,15 @@ fn side(row: &Row, loaded: &mut Loaded) -> Result<(), Fault> {
         }
     }
     Ok(())
+}
+
+fn existing(row: &Row) -> Result<Existing, Fault> {
+    let fingerprint: [u8; 32] = row.try_get::<_, &[u8]>(2)?.try_into().map_err(Fault::corrupt)?;
+    Ok(Existing {
+        uid: rows::uid(row, 1)?,
+        fingerprint: Fingerprint::from_bytes(fingerprint),
+        status: rows::status(row.try_get(3)?)?,
+    })
 }
 
 /// The first entry of a run, or what somebody decided in it about a key.

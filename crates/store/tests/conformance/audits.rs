@@ -71,7 +71,9 @@ async fn mend(scene: &Scene, mut suspect: Suspect) -> Answer {
     if let Some(calls) = suspect.breach.calls() {
         let range = Range { uid: suspect.uid, run: suspect.run, after: Position(0) };
         let entries = scene.store.journal(vec![range], usize::MAX).await.unwrap().remove(0);
-        entries.iter().for_each(|entry| calls.read(entry));
+        for entry in &entries {
+            calls.read(entry);
+        }
     }
     scene.on(suspect.uid, What::Breach(suspect.breach)).await
 }
