@@ -24,7 +24,7 @@ const TICK: Duration = Duration::from_millis(100);
 /// What waits is answered so long after its start.
 const ANSWER_AFTER: Duration = Duration::from_secs(1);
 /// Without an ended instance for this long the run has failed.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Of twenty instances so many are of each workflow.
 const MIX: [(&str, usize); 5] = [("sequence", 8), ("nap", 4), ("approved", 3), ("parent", 2), ("hooked", 3)];

@@ -77,8 +77,9 @@ impl Tally {
         let mut text = String::new();
         for cells in std::iter::once(head.map(str::to_owned)).chain(lines) {
             let [fault, rest @ ..] = cells;
-            let rest: String = rest.iter().map(|cell| format!("{cell:>13}")).collect();
-            text.extend([format!("{fault:<18}"), rest, "\n".to_owned()]);
+            text.push_str(&format_args!("{fault:<18}").to_string());
+            text.extend(rest.iter().map(|cell| format!("{cell:>13}")));
+            text.push('\n');
         }
         text
     }

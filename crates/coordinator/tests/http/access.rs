@@ -160,13 +160,13 @@ async fn o24_a01_what_is_no_token_opens_nothing() {
 
 #[tokio::test]
 async fn a03_tokens_are_made_listed_and_revoked_by_admins() {
+    const TOKENS: &str = "/v1/orders/access-tokens";
     let rig = demanding().await;
     let admin = token(&rig.store, Role::Admin, "orders").await;
     let ask = async |method: &str, path: &str, token: &str, body: &str| {
         let bearer = format!("Bearer {token}");
         rig.ask(method, path, &[("authorization", &bearer), ("content-type", "application/json")], body).await
     };
-    const TOKENS: &str = "/v1/orders/access-tokens";
     let made = ask("POST", TOKENS, &admin, r#"{"role":"operator","name":"ci","expires":"30d"}"#).await;
     assert_eq!(made.status, 201, "{}", made.body);
     let made = made.json();
@@ -207,11 +207,11 @@ async fn a03_tokens_are_made_listed_and_revoked_by_admins() {
 
 #[tokio::test]
 async fn a03_what_is_asked_of_a_token_is_checked() {
+    const TOKENS: &str = "/v1/default/access-tokens";
     let rig = demanding().await;
     let admin = format!("Bearer {}", token(&rig.store, Role::Admin, "*").await);
     let headers = [("authorization", admin.as_str()), ("content-type", "application/json")];
     let ask = async |path: &str, body: &str| rig.ask("POST", path, &headers, body).await;
-    const TOKENS: &str = "/v1/default/access-tokens";
     for (body, status, code, word) in [
         (r#"{"role":"root"}"#, 422, "access_token", "viewer, producer, operator or admin"),
         ("{}", 422, "access_token", "role"),
