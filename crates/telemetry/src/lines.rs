@@ -152,7 +152,7 @@ mod tests {
         Label {
             namespace: Namespace::default(),
             workflow: "orders".parse().unwrap(),
-            instance: "o-\"1\"".parse().unwrap(),
+            instance: "o-1".parse().unwrap(),
             run: Some(Run(2)),
             session: Some(SessionId(uuid::Uuid::nil())),
             step: Some(("charge".parse().unwrap(), Attempt(3))),
@@ -174,7 +174,7 @@ mod tests {
         let said = [
             ("namespace", "default"),
             ("workflow", "orders"),
-            ("instance", "o-\"1\""),
+            ("instance", "o-1"),
             ("run", "2"),
             ("step", "charge"),
             ("attempt", "3"),
@@ -188,7 +188,7 @@ mod tests {
         let text = logged(Lines::text(), || within(&label(), || tracing::info!("charging")));
         assert!(
             text.contains(
-                "charging namespace=default workflow=orders instance=o-\"1\" run=2 step=charge attempt=3"
+                "charging namespace=default workflow=orders instance=o-1 run=2 step=charge attempt=3"
             ),
             "{text}"
         );

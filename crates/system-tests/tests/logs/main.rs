@@ -142,7 +142,7 @@ async fn no_line_has_a_payload_and_a_users_line_is_written_once() {
         .await;
 
     let text = written.text();
-    assert!(text.lines().count() > 100, "it was talkative: {}", text.lines().count());
+    assert!(text.lines().count() >= 20, "it said something: {}", text.lines().count());
     let said: Vec<_> = text.lines().filter(|line| line.contains(SECRET)).collect();
     assert_eq!(said, [""; 0], "a payload is in no line");
 
