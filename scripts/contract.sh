@@ -45,24 +45,38 @@ trap finish EXIT
 
 port=$("$home/bin/python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 url=http://127.0.0.1:$port
-"$everstep" dev --data "$dir/data" --listen "127.0.0.1:$port" >"$dir/log" 2>&1 &
-server=$!
-for _ in $(seq 100); do
-  if curl -fsS -o /dev/null "$url/readyz" 2>/dev/null; then break; fi
-  kill -0 "$server" 2>/dev/null || { cat "$dir/log"; say "the server has ended"; exit 1; }
-  sleep 0.1
-done
+serve() {
+  "$everstep" dev --data "$dir/data" --listen "127.0.0.1:$port" >>"$dir/log" 2>&1 &
+  server=$!
+  for _ in $(seq 100); do
+    if curl -fsS -o /dev/null "$url/readyz" 2>/dev/null; then return; fi
+    kill -0 "$server" 2>/dev/null || { cat "$dir/log"; say "the server has ended"; exit 1; }
+    sleep 0.1
+  done
+}
+end() {
+  kill "$server"
+  wait "$server" || true
+}
+
+# A token is made while none is asked for, and asked for from then on, here too.
+serve
+token=$("$everstep" access-token create --url "$url" --role admin --all-namespaces --name contract | tail -n 1)
+end
+export EVERSTEP_HTTP__ACCESS=always
+serve
 
 # Something to be found: each of these is in another status.
-start() { curl -fsS -o /dev/null -H 'content-type: application/json' "$url/v1/default/workflows/$1/instances" -d "$2"; }
+open=(-H "authorization: Bearer $token")
+start() { curl -fsS -o /dev/null "${open[@]}" -H 'content-type: application/json' "$url/v1/default/workflows/$1/instances" -d "$2"; }
 for number in 1 2 3; do start orders "{\"id\":\"o-$number\",\"attributes\":{\"region\":\"eu\"}}"; done
 start nobody '{"id":"queued"}'
 start nobody '{"id":"paused","hook":{"token":"t-1","metadata":{"n":1}}}'
-curl -fsS -o /dev/null -X POST "$url/v1/default/workflows/nobody/instances/paused/pause"
+curl -fsS -o /dev/null "${open[@]}" -X POST "$url/v1/default/workflows/nobody/instances/paused/pause"
 
 cd "$dir"
 ask() {
-  "$home/bin/schemathesis" --config-file "$asked" run "$url/openapi.json" --exclude-tag streams --phases "$@" \
+  "$home/bin/schemathesis" --config-file "$asked" run "$url/openapi.json" "${open[@]}" --exclude-tag streams --phases "$@" \
     --workers 1 --seed "$seed" --request-timeout 30 --suppress-health-check all --warnings off --continue-on-failure --no-color \
     || { tail -20 "$dir/log"; exit 1; }
 }
