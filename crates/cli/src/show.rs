@@ -1,6 +1,7 @@
 //! Tables for people. What others wrote (names, messages) is shown without control characters, so that it cannot steer
 //! the terminal.
 
+mod doctor;
 mod schedule;
 
 use std::{fmt::Write as _, io::IsTerminal};
@@ -12,6 +13,7 @@ use crate::answer::{
     Rollback,
 };
 
+pub use self::doctor::{breaches, diagnosis};
 pub use self::schedule::{schedule, schedule_changes, schedules};
 
 /// Text in which control characters are escaped.

@@ -44,6 +44,7 @@
 //! | `POST /hooks/{namespace}/{token}` | calls a webhook, from anywhere; other methods where it takes them |
 //! | `GET /v1/{namespace}/breaches` | what the auditor has found and mended |
 //! | `GET /v1/{namespace}/rejected` | messages that could not be accepted |
+//! | `GET /v1/doctor` | the state of the installation: what is wrong, what it means, what to do |
 //! | `GET /openapi.json`, `/docs/` | this table in full, generated; and a page that shows it |
 //! | `GET /healthz`, `/readyz`, `/metrics` | for probes and Prometheus |
 
@@ -53,6 +54,7 @@ mod batch;
 mod breaches;
 mod bulk;
 mod control;
+mod doctor;
 mod document;
 mod ends;
 mod events;
@@ -214,6 +216,7 @@ fn plain() -> OpenApiRouter<Handle> {
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))
         .routes(routes!(health::metrics))
+        .routes(routes!(doctor::diagnose))
 }
 
 /// The routes about many instances, whose bodies may be larger than a single start's.

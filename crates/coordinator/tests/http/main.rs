@@ -5,7 +5,9 @@
 
 mod attention;
 mod bulk;
+mod doctor;
 mod hooks;
+mod ids;
 mod lists;
 mod openapi;
 mod rig;
