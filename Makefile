@@ -59,6 +59,12 @@ SIM := cargo run --release -q $(LOCKED) -p everstep-simulator --bin sim
 sim: ## Simulate the whole system under seeds, with faults: make sim SEEDS=2000
 	$(SIM) -- --seeds $(or $(SEEDS),500) $(ARGS)
 
+# So many cases of each; the ordinary tests make a few hundred.
+.PHONY: fuzz
+fuzz: ## Ask everything that reads bytes from outside with many random inputs: make fuzz CASES=100000
+	EVERSTEP_TEST_FUZZ=$(or $(CASES),20000) cargo test $(LOCKED) -p everstep-protocol -p everstep-calendar -p everstep-coordinator \
+	  --test fuzz -- fuzz_
+
 .PHONY: sim-night
 sim-night: ## Simulate ten million steps, from seed 1,000,000 on
 	$(SIM) -- --from 1000000 --steps 10000000 $(ARGS)

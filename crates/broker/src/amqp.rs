@@ -36,7 +36,7 @@ use self::publish::PublishLink;
 use self::supervise::{Context, supervise};
 use crate::consumer::Consumer;
 use crate::topology::{Consume, Declaration, QueueKind};
-use crate::{Broker, Confirmation, Error, Health, Outgoing};
+use crate::{Broker, Confirmation, Drift, Error, Health, Outgoing};
 
 /// How long [`Broker::close`] waits for each of: settles to go out, connections to close.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(3);
@@ -243,6 +243,25 @@ impl Broker for AmqpBroker {
         timeout(self.0.settings.confirm_deadline, declare::depth(&link.connection, queue))
             .await
             .unwrap_or_else(|_| Err(Error::unavailable("asking for a queue's depth took too long")))
+    }
+
+    /// What is refused here stays remembered: it is declared when its namesake has gone.
+    async fn drifted(&self, topology: Vec<Declaration>) -> Result<Vec<Drift>, Error> {
+        let link = self.live()?;
+        let looks = async {
+            let mut drifted = Vec::new();
+            for declaration in topology {
+                let name = declaration.name().to_owned();
+                let is_queue = matches!(declaration, Declaration::Queue(_));
+                let was_missing = is_queue && declare::depth(&link.connection, &name).await?.is_none();
+                let declared = declare::apply(&link.connection, std::slice::from_ref(&declaration)).await;
+                drifted.extend(Drift::of(name, was_missing, declared)?);
+            }
+            Ok(drifted)
+        };
+        timeout(self.0.settings.confirm_deadline, looks)
+            .await
+            .unwrap_or_else(|_| Err(Error::unavailable("comparing the topology took too long")))
     }
 
     fn health(&self) -> watch::Receiver<Health> {

@@ -71,12 +71,50 @@ pub trait Broker: Send + Sync + Debug + 'static {
     /// Messages ready for delivery in a queue (not those held by consumers); `None` if there is no such queue.
     async fn depth(&self, queue: &str) -> Result<Option<u32>, Error>;
 
+    /// Which of these exchanges and queues were missing, or are not as declared. What was missing is declared again.
+    ///
+    /// [`Error::Unavailable`] if nothing is known of one of them.
+    async fn drifted(&self, topology: Vec<Declaration>) -> Result<Vec<Drift>, Error> {
+        let mut drifted = Vec::new();
+        for declaration in topology {
+            let name = declaration.name().to_owned();
+            let missing = matches!(declaration, Declaration::Queue(_)) && self.depth(&name).await?.is_none();
+            let declared = self.declare(vec![declaration]).await;
+            drifted.extend(Drift::of(name, missing, declared)?);
+        }
+        Ok(drifted)
+    }
+
     /// The state of the connections, to await changes on.
     fn health(&self) -> watch::Receiver<Health>;
 
     /// Sends what was settled, closes the connections and stops all consumers. Afterwards calls fail with
     /// [`Error::Closed`]. To be awaited before the runtime ends.
     async fn close(&self);
+}
+
+/// An exchange or queue that is not as it is declared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Drift {
+    /// Its name.
+    pub name: String,
+    /// What the broker says.
+    pub reason: String,
+}
+
+impl Drift {
+    /// What a declaration came to, of a queue that was missing before or not.
+    fn of(name: String, was_missing: bool, declared: Result<(), Error>) -> Result<Option<Self>, Error> {
+        match declared {
+            Ok(()) if was_missing => {
+                let reason = "it was not there, and was declared again".to_owned();
+                Ok(Some(Self { name, reason }))
+            }
+            Ok(()) => Ok(None),
+            Err(Error::Refused { reason }) => Ok(Some(Self { name, reason })),
+            Err(error) => Err(error),
+        }
+    }
 }
 
 /// What works at the moment.

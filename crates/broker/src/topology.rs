@@ -29,6 +29,14 @@ impl Declaration {
         Self::Exchange { name: name.into() }
     }
 
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Exchange { name } | Self::DeleteQueue { name } => name,
+            Self::Queue(queue) => &queue.name,
+        }
+    }
+
     /// Removal of a queue.
     pub fn delete_queue(name: impl Into<String>) -> Self {
         Self::DeleteQueue { name: name.into() }

@@ -56,6 +56,8 @@ conformance! {
         topology_comes_back_with_the_connection
         a_consumer_waits_for_its_queue
         a_deleted_queue_is_consumed_again_once_it_is_back
+        a_deleted_queue_is_declared_again_by_whoever_consumes_it
+        what_differs_from_its_declaration_is_named
         a_closed_broker_says_so
         settles_right_before_close_count;
 }

@@ -371,6 +371,56 @@ pub struct Rejected {
     pub body_bytes: u64,
 }
 
+/// What the auditor has found and mended.
+#[derive(Debug, Deserialize)]
+#[allow(missing_docs, reason = "the fields are those of the HTTP API")]
+pub struct BreachList {
+    pub breaches: Vec<Breach>,
+}
+
+/// An open instance that nothing would have moved.
+#[derive(Debug, Deserialize)]
+#[allow(missing_docs, reason = "the fields are those of the HTTP API")]
+pub struct Breach {
+    pub at: String,
+    pub kind: String,
+    pub workflow: String,
+    pub id: String,
+    pub run: u32,
+    pub message: String,
+}
+
+/// What the doctor says.
+#[derive(Debug, Deserialize)]
+#[allow(missing_docs, reason = "the fields are those of the HTTP API")]
+pub struct Diagnosis {
+    pub healthy: bool,
+    #[serde(default)]
+    pub checks: Vec<DiagnosisCheck>,
+    #[serde(default)]
+    pub findings: Vec<Finding>,
+}
+
+/// One thing that is looked at.
+#[derive(Debug, Deserialize)]
+#[allow(missing_docs, reason = "the fields are those of the HTTP API")]
+pub struct DiagnosisCheck {
+    pub check: String,
+    pub state: String,
+}
+
+/// Something that is not as it should be.
+#[derive(Debug, Deserialize)]
+#[allow(missing_docs, reason = "the fields are those of the HTTP API")]
+pub struct Finding {
+    pub check: String,
+    pub severity: String,
+    pub subject: String,
+    pub message: String,
+    pub advice: String,
+    pub page: String,
+}
+
 /// An operation on many instances.
 #[derive(Debug, Deserialize)]
 #[allow(missing_docs, reason = "the fields are those of the HTTP API")]

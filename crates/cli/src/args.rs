@@ -27,7 +27,8 @@ Exit codes:
   1  the operation failed or was refused; standard error says why
   2  the command line or the settings cannot be used
   3  the server cannot be reached
-  4  with --wait and instances watch: the instance has ended, but not complete";
+  4  with --wait and instances watch: the instance has ended, but not complete
+  5  with doctor: something is not as it should be, or could not be looked at; notes alone are 0";
 
 /// Durable workflows on a worker fleet.
 #[derive(Debug, Parser)]
@@ -152,6 +153,14 @@ pub enum Command {
     /// Make, list and revoke access tokens: what opens the HTTP API
     #[command(subcommand)]
     AccessToken(AccessCommand),
+    /// Look at the state of the installation: what is wrong, what it means, what to do
+    Doctor,
+    /// List open instances that nothing would have moved, which the auditor found and mended
+    Breaches {
+        /// How many, 1 to 200; default 50
+        #[arg(long)]
+        limit: Option<u32>,
+    },
     /// Print the effective settings as TOML, secrets masked
     Settings(SettingsArgs),
     /// Print the SQL that makes the table of effects in a database of your own, for steps that write to it; see

@@ -5,6 +5,7 @@ mod attention;
 mod batch;
 mod bulk;
 mod check;
+mod doctor;
 mod errors;
 mod events;
 mod export;
@@ -57,6 +58,8 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Events(command) => events::run(&Asking::new(&global)?, command).await,
         Command::Hooks(command) => hooks::run(&Asking::new(&global)?, command).await,
         Command::Check(options) => check::run(options).await,
+        Command::Doctor => doctor::run(&Asking::new(&global)?).await,
+        Command::Breaches { limit } => doctor::breaches(&Asking::new(&global)?, limit).await,
         Command::Rejected(command) => rejected::run(&Asking::new(&global)?, command).await,
         Command::AccessToken(command) => access::run(&global, command).await,
         Command::Settings(args) => settings::run(&global, &args),

@@ -2,6 +2,7 @@
 //! the terminal.
 
 mod access;
+mod doctor;
 mod schedule;
 
 use std::{fmt::Write as _, io::IsTerminal};
@@ -14,6 +15,7 @@ use crate::answer::{
 };
 
 pub use self::access::{access_tokens, new_access_token};
+pub use self::doctor::{breaches, diagnosis};
 pub use self::schedule::{schedule, schedule_changes, schedules};
 
 /// Text in which control characters are escaped.

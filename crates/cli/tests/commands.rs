@@ -604,6 +604,46 @@ fn rejected_messages_are_listed() {
 }
 
 #[test]
+fn breaches_are_listed() {
+    let list = r#"{"breaches":[{"at":"2026-01-02T03:04:05.000006Z","kind":"idle","workflow":"fulfil","id":"o-1","run":2,"message":"nothing would ever have moved it; it was made runnable"}]}"#;
+    let rig = one("GET /v1/default/breaches?limit=5", 200, list.to_owned());
+    assert_snapshot!("breaches", rig.run(&["breaches", "--limit", "5"]));
+}
+
+#[test]
+fn the_doctor_ends_with_a_code_of_its_own() {
+    let check = |check: &str, state: &str| format!(r#"{{"check":"{check}","state":"{state}"}}"#);
+    let report = |healthy: bool, checks: [String; 3], findings: &str| {
+        let checks = checks.join(",");
+        format!(
+            r#"{{"healthy":{healthy},"coordinator":"0198c0de","version":"0.1.0","checks":[{checks}],"findings":[{findings}]}}"#
+        )
+    };
+    let finding = |severity: &str| {
+        format!(
+            r#"{{"check":"queues","severity":"{severity}","subject":"workflow ghost","message":"4 are ready","advice":"start a worker","page":"docs/operations/failures.md"}}"#
+        )
+    };
+    let route = "GET /v1/doctor";
+    let well = report(true, [check("store", "good"), check("broker", "good"), check("queues", "good")], "");
+    assert_snapshot!("doctor_well", one(route, 200, well.clone()).run(&["doctor"]));
+    let noted = report(
+        true,
+        [check("store", "good"), check("broker", "good"), check("queues", "found")],
+        &finding("note"),
+    );
+    assert_snapshot!("doctor_note", one(route, 200, noted).run(&["doctor"]));
+    let ill = report(
+        false,
+        [check("store", "good"), check("broker", "unknown"), check("queues", "found")],
+        &finding("critical"),
+    );
+    for (name, output) in [("doctor", "table"), ("doctor_json", "json"), ("doctor_yaml", "yaml")] {
+        assert_snapshot!(name, one(route, 200, ill.clone()).run(&["doctor", "--output", output]));
+    }
+}
+
+#[test]
 fn settings_are_printed_with_masked_secrets() {
     let rig = Rig::new(Vec::new())
         .file("everstep.toml", "[postgres]\nurl = \"postgres://u:s3cret@db/x\"\npool_max = 3\n")

@@ -442,6 +442,22 @@ impl Api {
         self.get(url).await
     }
 
+    /// What the auditor has found and mended, newest first.
+    pub async fn breaches(&self, limit: Option<u32>) -> Result<Answer, Error> {
+        let mut url = self.url(&["breaches"]);
+        query(&mut url, &[("limit", &limit.map(|limit| limit.to_string()))]);
+        self.get(url).await
+    }
+
+    /// The state of the installation, whatever the namespace.
+    pub async fn doctor(&self) -> Result<Answer, Error> {
+        let mut url = self.base.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().extend(["v1", "doctor"]);
+        }
+        self.get(url).await
+    }
+
     /// Begins an operation on many instances, or counts them. Repeating it with the same id begins none more.
     pub async fn begin_bulk(&self, id: &InstanceId, body: &impl Serialize) -> Result<Answer, Error> {
         self.send(self.keyed(self.url(&["bulk"]), id.as_str(), body)?).await

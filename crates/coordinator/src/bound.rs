@@ -74,6 +74,11 @@ impl Bound {
         self.until(namespace, true).await;
     }
 
+    /// The namespaces whose starts are not taken in.
+    pub(crate) fn stopped_now(&self) -> Vec<Namespace> {
+        self.stopped.borrow().iter().cloned().collect()
+    }
+
     fn kept(&self) -> MutexGuard<'_, HashMap<Namespace, u64>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }

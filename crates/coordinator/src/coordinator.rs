@@ -178,6 +178,13 @@ fn service_ended(ended: Result<Result<(), Error>, tokio::task::JoinError>) -> Re
 
 /// Declares the topology (rule W14). Where the broker is away, its connection declares it when it comes.
 async fn declare(shared: &Shared) {
+    if let Err(error) = shared.broker.declare(topology(shared)).await {
+        tracing::warn!(%error, "the topology is declared when the broker is there");
+    }
+}
+
+/// What every coordinator declares. Task queues come with the workers that serve them.
+pub(crate) fn topology(shared: &Shared) -> Vec<Declaration> {
     let mut topology = vec![
         Declaration::exchange(topology::START_EXCHANGE),
         Declaration::exchange(topology::EVENT_EXCHANGE),
@@ -187,9 +194,7 @@ async fn declare(shared: &Shared) {
     topology
         .extend((0..shared.settings.report_queues).map(|index| service::intake::report_queue(index).into()));
     topology.extend(shared.settings.namespaces.iter().flat_map(namespace_queues));
-    if let Err(error) = shared.broker.declare(topology).await {
-        tracing::warn!(%error, "the topology is declared when the broker is there");
-    }
+    topology
 }
 
 fn namespace_queues(namespace: &Namespace) -> Vec<Declaration> {

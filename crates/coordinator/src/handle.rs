@@ -5,6 +5,7 @@ pub(crate) mod act;
 mod attention;
 pub(crate) mod bulk;
 mod control;
+mod doctor;
 mod hook;
 mod list;
 mod schedule;
@@ -30,8 +31,8 @@ use everstep_engine::{
     start::{MessageKey, NameKey, Start},
 };
 use everstep_protocol::{
-    Attribute, EventKey, EventType, Fingerprint, Incarnation, InstanceId, Namespace, Payload, Pin,
-    WorkflowName,
+    Attribute, CoordinatorId, EventKey, EventType, Fingerprint, Incarnation, InstanceId, Namespace, Payload,
+    Pin, WorkflowName,
     hook::{HookError, StartHook},
     limits::Limits,
     start::{Retention, StartReply},
@@ -104,6 +105,12 @@ pub struct EventRequest {
 }
 
 impl Handle {
+    /// The id of this coordinator.
+    #[must_use]
+    pub fn coordinator(&self) -> CoordinatorId {
+        self.shared.id
+    }
+
     /// Starts an instance, and answers after the commit.
     ///
     /// Errors: [`Error::Unknown`] when the decision did not come in time; repeating with the same id tells.

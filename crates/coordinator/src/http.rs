@@ -45,6 +45,7 @@
 //! | `GET`, `POST /v1/{namespace}/access-tokens`, `DELETE .../{id}` | what opens all this |
 //! | `GET /v1/{namespace}/breaches` | what the auditor has found and mended |
 //! | `GET /v1/{namespace}/rejected` | messages that could not be accepted |
+//! | `GET /v1/doctor` | the state of the installation: what is wrong, what it means, what to do |
 //! | `GET /openapi.json`, `/docs/` | this table in full, generated; and a page that shows it |
 //! | `GET /healthz`, `/readyz`, `/metrics` | for probes and Prometheus |
 
@@ -56,6 +57,7 @@ mod batch;
 mod breaches;
 mod bulk;
 mod control;
+mod doctor;
 mod document;
 mod ends;
 mod events;
@@ -239,6 +241,7 @@ fn plain() -> OpenApiRouter<Handle> {
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))
         .routes(routes!(health::metrics))
+        .routes(routes!(doctor::diagnose))
 }
 
 /// The routes about many instances, whose bodies may be larger than a single start's.

@@ -34,6 +34,7 @@ mod bound;
 mod calendars;
 mod chance;
 mod coordinator;
+pub mod doctor;
 mod error;
 mod handle;
 pub mod http;

@@ -25,4 +25,5 @@ pub(crate) mod timers;
 pub(crate) mod unserved;
 pub(crate) mod watch;
 
+pub(crate) use dispatch::served;
 pub(crate) use sessions::refresh as refresh_sessions;

@@ -63,6 +63,8 @@ pub(crate) struct Shared {
     sessions: RwLock<HashMap<SessionId, Arc<OpenSession>>>,
     sent: Mutex<Vec<(InstanceUid, Run)>>,
     duties: RwLock<HashSet<&'static str>>,
+    /// Sessions whose work loop stands still, as far as heard here.
+    still: Mutex<HashSet<SessionId>>,
     declared: Mutex<HashSet<String>>,
     pub(crate) clock: Clock,
     pub(crate) near: Mutex<Vec<(Timestamp, InstanceUid, CallHash)>>,
@@ -169,6 +171,7 @@ impl Shared {
             sessions: RwLock::default(),
             sent: Mutex::default(),
             duties: RwLock::default(),
+            still: Mutex::default(),
             declared: Mutex::default(),
             clock: Clock { offset: AtomicI64::new(0), began },
             near: Mutex::default(),
@@ -256,6 +259,16 @@ impl Shared {
             self.metrics.duties.with_label_values(&[duty]).set(i64::from(held.contains(&duty)));
         }
         *self.duties.write().unwrap_or_else(PoisonError::into_inner) = held.into_iter().collect();
+    }
+
+    pub(crate) fn set_still(&self, sessions: HashSet<SessionId>) {
+        *self.still.lock().unwrap_or_else(PoisonError::into_inner) = sessions;
+    }
+
+    /// The hosts of sessions whose work loop stands still.
+    pub(crate) fn still(&self) -> Vec<String> {
+        let still = self.still.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        still.into_iter().filter_map(|session| Some(self.session(session)?.host.clone())).collect()
     }
 
     pub(crate) fn is_stopping(&self) -> bool {

@@ -200,6 +200,114 @@ async fn w19_a_frozen_coordinator_loses_its_transaction() {
     assert_eq!(scene.head(uid).await.deaths, 0);
 }
 
+/// A connection beside the store's.
+async fn beside(url: &str) -> tokio_postgres::Client {
+    let (client, connection) =
+        tokio_postgres::connect(url, tokio_postgres::NoTls).await.expect("it connects");
+    tokio::spawn(connection);
+    client
+}
+
+fn pause(uid: InstanceUid, operation: &str) -> Vec<Input> {
+    vec![on(uid, What::Pause { operation: operation.to_owned() })]
+}
+
+/// A failover to where nothing can be written, and back. Connections that were made meanwhile are not kept.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_database_that_takes_no_writes_is_unavailable_and_serves_again_when_it_does() {
+    let fixture = Postgres::create().await;
+    let scene = Scene::new(fixture.store());
+    let uid = scene.start("o-1").await;
+    let admin = beside(fixture.url()).await;
+    let database: String = admin.query_one("SELECT current_database()", &[]).await.unwrap().get(0);
+    let kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+        WHERE datname = current_database() AND pid <> pg_backend_pid()";
+    admin
+        .batch_execute(&format!("ALTER DATABASE {database} SET default_transaction_read_only = on"))
+        .await
+        .unwrap();
+    admin.query(kill, &[]).await.unwrap();
+    let mut reasons = String::new();
+    for _ in 0..10 {
+        let error = scene.try_run(pause(uid, "p")).await.map(drop).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        reasons.push_str(&error.to_string());
+        assert_eq!(
+            scene
+                .store
+                .duties(everstep_protocol::CoordinatorId::generate(), &["d"], Millis(1))
+                .await
+                .unwrap_err()
+                .kind(),
+            ErrorKind::Unavailable
+        );
+        let name = scene::name_key("orders", "o-1");
+        assert!(scene.store.instance(&name).await.is_ok_and(|view| view.is_some()), "it can still be read");
+    }
+    assert!(reasons.contains("25006"), "{reasons}");
+    admin
+        .batch_execute(&format!("ALTER DATABASE {database} RESET default_transaction_read_only"))
+        .await
+        .unwrap();
+    let mut tries = 0;
+    while scene.try_run(pause(uid, "p")).await.is_err() {
+        tries += 1;
+        assert!(tries < 20, "connections that take no writes are given up");
+    }
+    assert_eq!(
+        scene.on(uid, What::Pause { operation: "p".to_owned() }).await,
+        Answer::Done,
+        "the first answer"
+    );
+    // All of them serve by now, or are made anew.
+    for number in 0..8 {
+        drop(scene.try_run(pause(uid, &format!("q{number}"))).await);
+    }
+    let all =
+        futures::future::join_all((0..8).map(|number| scene.try_run(pause(uid, &format!("r{number}")))))
+            .await;
+    assert!(all.iter().any(Result::is_ok));
+}
+
+/// Nobody waits for ever for a connection, and whoever gave up is told that it may be tried again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_pool_without_a_free_connection_is_unavailable_for_as_long_as_that() {
+    let database = Database::create().await;
+    migrate(&database.url).await.unwrap();
+    let wait_timeout = Duration::from_millis(100);
+    let settings = PostgresSettings { pool_max: 1, wait_timeout, ..PostgresSettings::new(&database.url) };
+    let store = Arc::new(PostgresStore::connect(settings).await.unwrap());
+    let scene = Scene::new(store.clone());
+    let uid = scene.start("o-1").await;
+    let needs = Needs { heads: vec![uid], ..Needs::default() };
+    let held = Held::begin(store, needs, |_| Writes::default()).await;
+    let error = scene.try_run(pause(uid, "p")).await.map(drop).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    held.end().await.unwrap();
+    assert_eq!(scene.on(uid, What::Pause { operation: "p".to_owned() }).await, Answer::Done);
+}
+
+/// Somebody else locks a table: the transaction gives up by its own limits, nothing of it is written, and it can be run again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn locks_and_statements_of_others_are_waited_for_by_their_limits_alone() {
+    let database = Database::create().await;
+    migrate(&database.url).await.unwrap();
+    let (short, long) = (Duration::from_millis(100), Duration::from_secs(30));
+    for (lock_timeout, statement_timeout, code) in [(short, long, "55P03"), (long, short, "57014")] {
+        let settings =
+            PostgresSettings { lock_timeout, statement_timeout, ..PostgresSettings::new(&database.url) };
+        let scene = Scene::new(Arc::new(PostgresStore::connect(settings).await.unwrap()));
+        let uid = scene.start(code).await;
+        let admin = beside(&database.url).await;
+        admin.batch_execute("BEGIN; LOCK TABLE control IN ACCESS EXCLUSIVE MODE").await.unwrap();
+        let error = scene.try_run(pause(uid, "p")).await.map(drop).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert!(error.to_string().contains(code), "{error}");
+        admin.batch_execute("ROLLBACK").await.unwrap();
+        assert_eq!(scene.on(uid, What::Pause { operation: "p".to_owned() }).await, Answer::Done);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn an_offer_and_a_claim_at_once_leave_no_ready_row() {
     let fixture = Postgres::create().await;

@@ -142,12 +142,18 @@ impl State {
     fn delete_queue(&mut self, name: &str) {
         self.exchanges.unbind_queue(name);
         let Some(queue) = self.queues.remove(name) else { return };
+        let mut declarers = Vec::new();
         for id in queue.consumers {
             if let Some(consumer) = self.consumers.get_mut(&id) {
                 consumer.queue = None;
                 consumer.unsettled.clear();
                 announce(consumer, Incoming::Disconnected);
+                declarers.extend(matches!(consumer.consume.queue, Source::Declared(_)).then_some(id));
             }
+        }
+        // Whoever consumes a queue by its declaration declares it again, as on a server.
+        for id in declarers {
+            self.attach(id);
         }
     }
 

@@ -131,6 +131,46 @@ pub(crate) async fn a_deleted_queue_is_consumed_again_once_it_is_back(rig: Rig) 
     assert_eq!(text(&delivered(&mut consumer).await), "back");
 }
 
+/// An operator deletes it: whoever consumes it by its declaration has it back without being told.
+pub(crate) async fn a_deleted_queue_is_declared_again_by_whoever_consumes_it(rig: Rig) {
+    let party = rig.party().await;
+    let queue = rig.queue("q", QueueKind::Quorum);
+    let mut consumer = party.consume(queue.clone(), 5).await;
+    connected(&mut consumer).await;
+    for round in ["one", "two"] {
+        let operator = rig.party().await;
+        operator.broker.declare(vec![Declaration::delete_queue(&queue.name)]).await.expect("deleted");
+        disconnected(&mut consumer).await;
+        connected(&mut consumer).await;
+        party.send_texts(&queue.name, &[round]).await;
+        let delivery = delivered(&mut consumer).await;
+        assert_eq!(text(&delivery), round);
+        delivery.ack();
+    }
+}
+
+/// What differs from its declaration is named and left as it is; what is missing is named and declared.
+pub(crate) async fn what_differs_from_its_declaration_is_named(rig: Rig) {
+    let party = rig.party().await;
+    let (is, missing, other) = (
+        rig.queue("is", QueueKind::Classic),
+        rig.queue("missing", QueueKind::Classic),
+        rig.queue("other", QueueKind::Classic),
+    );
+    party.declare(&is).await;
+    party.declare(&other).await;
+    let wanted = everstep_broker::QueueDeclaration::new(&other.name, QueueKind::Quorum);
+    let looked = || vec![is.clone().into(), missing.clone().into(), wanted.clone().into()];
+    let drifted = party.broker.drifted(looked()).await.expect("up");
+    let names: Vec<_> = drifted.iter().map(|drift| drift.name.as_str()).collect();
+    assert_eq!(names, [missing.name.as_str(), other.name.as_str()], "{drifted:?}");
+    assert!(drifted.iter().all(|drift| !drift.reason.is_empty()));
+    let again = party.broker.drifted(looked()).await.expect("up");
+    let names: Vec<_> = again.iter().map(|drift| drift.name.as_str()).collect();
+    assert_eq!(names, [other.name.as_str()], "what was missing is there");
+    assert_eq!(party.broker.depth(&missing.name).await.expect("up"), Some(0));
+}
+
 pub(crate) async fn a_closed_broker_says_so(rig: Rig) {
     let party = rig.party().await;
     let queue = rig.queue("q", QueueKind::Classic);

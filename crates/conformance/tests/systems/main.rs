@@ -5,12 +5,16 @@
 #![allow(clippy::unwrap_used, reason = "a test fails where it is surprised")]
 
 mod api;
+mod broken;
 mod contention;
+mod deaths;
 mod deploys;
 mod lists;
 mod long;
+mod moments;
 mod restarts;
 mod starts;
 mod storms;
+mod texts;
 mod unserved;
 mod zones;

@@ -34,7 +34,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 }
 
 /// The queues that live sessions serve.
-pub(super) fn served(shared: &Shared) -> Vec<Queue> {
+pub(crate) fn served(shared: &Shared) -> Vec<Queue> {
     let (runs, steps) = shared.room().served();
     let runs = runs.into_iter().map(|RunQueue { namespace, workflow, build }| match build {
         None => Queue::Run(namespace, workflow),

@@ -33,5 +33,6 @@ impl Loops {
     pub(super) fn keep(&mut self, shared: &Shared, live: &HashSet<SessionId>) {
         self.0.retain(|session| live.contains(session));
         shared.metrics.loops_still.set(i64::try_from(self.0.len()).unwrap_or(i64::MAX));
+        shared.set_still(self.0.clone());
     }
 }

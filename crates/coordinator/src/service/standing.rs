@@ -5,6 +5,8 @@ use std::{
     time::Duration,
 };
 
+use everstep_protocol::Timestamp;
+use everstep_store::Present;
 use tokio::time::Instant;
 
 use crate::shared::Shared;
@@ -19,14 +21,27 @@ const WITHIN: Duration = Duration::from_secs(2);
 /// Runs until the coordinator stops.
 pub(crate) async fn run(shared: Arc<Shared>) {
     let mut next = Instant::now();
+    let mut offset = None;
     loop {
         broker(&shared);
         if next <= Instant::now() {
             next = Instant::now() + ASK_EVERY;
             store(&shared).await;
+            offset = present(&shared, offset).await;
         }
         tokio::time::sleep(EVERY).await;
     }
+}
+
+/// Says that this coordinator is there, with its version and how far its clock was behind the store's last time. Answers with how far
+/// it is now.
+async fn present(shared: &Shared, clock_offset: Option<i64>) -> Option<i64> {
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    let present = Present { id: shared.id, version, heard_at: Timestamp(0), clock_offset };
+    let before = shared.chance.wall();
+    let heard = tokio::time::timeout(WITHIN, shared.store.present(&present)).await.ok()?.ok()?;
+    let after = shared.chance.wall();
+    before.zip(after).map(|(before, after)| heard.0 - before.0.midpoint(after.0))
 }
 
 fn broker(shared: &Shared) {

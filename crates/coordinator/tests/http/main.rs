@@ -6,7 +6,9 @@
 mod access;
 mod attention;
 mod bulk;
+mod doctor;
 mod hooks;
+mod ids;
 mod lists;
 mod openapi;
 mod rig;

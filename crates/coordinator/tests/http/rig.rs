@@ -18,6 +18,7 @@ pub(crate) struct Rig {
     pub(crate) addr: SocketAddr,
     pub(crate) dir: PathBuf,
     pub(crate) store: Arc<dyn Store>,
+    pub(crate) broker: Arc<MemoryBroker>,
     pub(crate) handle: Handle,
     _stop: (oneshot::Sender<()>, oneshot::Sender<()>),
 }
@@ -78,8 +79,8 @@ impl Rig {
         before(&store).await;
         let limits = Limits { input_bytes: 100, ..Limits::default() };
         let settings = Settings { limits, ..Settings::default() };
-        let coordinator =
-            Coordinator::new(Arc::clone(&store), Arc::new(MemoryBroker::new()), settings).await.unwrap();
+        let broker = Arc::new(MemoryBroker::new());
+        let coordinator = Coordinator::new(Arc::clone(&store), broker.clone(), settings).await.unwrap();
         let listener = TcpListener::bind(listen).await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let addr = SocketAddr::from(([127, 0, 0, 1], port));
@@ -88,7 +89,7 @@ impl Rig {
         let handle = coordinator.handle();
         tokio::spawn(http::serve_with(served, listener, handle.clone(), async { drop(http_stopped.await) }));
         tokio::spawn(coordinator.run(async { drop(loop_stopped.await) }));
-        Self { addr, dir, store, handle, _stop: (stop_http, stop_loop) }
+        Self { addr, dir, store, broker, handle, _stop: (stop_http, stop_loop) }
     }
 
     pub(crate) async fn get(&self, path: &str) -> Answer {

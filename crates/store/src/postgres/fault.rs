@@ -31,6 +31,13 @@ impl Fault {
         Self::Own(ErrorKind::Corrupt, reason.to_string())
     }
 
+    /// The connection takes no writes, and will not by itself: it was made to a database, or a replica, that takes none. Whoever has it
+    /// gives it up, so that the next one is made to where writes go.
+    pub(super) fn is_read_only(&self) -> bool {
+        let Self::Database(error) = self else { return false };
+        error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION)
+    }
+
     pub(super) fn into_error(self, doing: &'static str) -> Error {
         match self {
             Self::Database(error) => {

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use async_trait::async_trait;
+use deadpool_postgres::Object;
 use everstep_engine::{account::Kept, rows::Subject};
 use everstep_protocol::{
     CoordinatorId, Epoch, Millis, Position, Run, SessionId, Timestamp,
@@ -218,6 +219,14 @@ fn texts<T: AsRef<str>>(names: &[T]) -> Vec<&str> {
     names.iter().map(AsRef::as_ref).collect()
 }
 
+/// A connection that takes no writes serves nobody any more.
+fn given_up(client: Object, fault: Fault) -> Fault {
+    if fault.is_read_only() {
+        drop(Object::take(client));
+    }
+    fault
+}
+
 impl PostgresStore {
     /// One statement of its own that answers with a count.
     pub(super) async fn execute(
@@ -227,14 +236,16 @@ impl PostgresStore {
         params: super::trip::Params<'_>,
     ) -> Result<u64, Error> {
         let client = self.client(doing).await?;
-        let mut trip = Trip::new(&client);
-        let answered = match trip.execute(sql, params).await {
-            Ok(()) => trip.run().await,
-            Err(fault) => Err(fault),
+        let answered = {
+            let mut trip = Trip::new(&client);
+            match trip.execute(sql, params).await {
+                Ok(()) => trip.run().await,
+                Err(fault) => Err(fault),
+            }
         };
         answered
             .map(|answers| answers.iter().map(|one| one.count).sum())
-            .map_err(|fault| fault.into_error(doing))
+            .map_err(|fault| given_up(client, fault).into_error(doing))
     }
 
     /// One statement of its own that answers with rows.
@@ -247,6 +258,7 @@ impl PostgresStore {
     ) -> Result<Vec<T>, Error> {
         let client = self.client(doing).await?;
         let rows = rows_of(&client, sql, params).await;
-        rows.and_then(|rows| rows.iter().map(row).collect()).map_err(|fault| fault.into_error(doing))
+        rows.and_then(|rows| rows.iter().map(row).collect())
+            .map_err(|fault| given_up(client, fault).into_error(doing))
     }
 }

@@ -73,9 +73,10 @@ pub(super) async fn run(client: Object, needs: Needs, decide: Decide) -> Result<
     }
 }
 
-/// Keeps the connection if it still answers.
+/// Keeps the connection if it still answers, and can do what it is for.
 async fn roll_back(open: Open, fault: Fault) -> Fault {
-    if !open.client().is_closed() && open.client().batch_execute("ROLLBACK").await.is_ok() {
+    let serves = !open.client().is_closed() && !fault.is_read_only();
+    if serves && open.client().batch_execute("ROLLBACK").await.is_ok() {
         open.done();
     }
     fault
