@@ -25,10 +25,11 @@ pub(super) fn of(method: &str, route: &str) -> Need {
         // Called from anywhere, by whoever has the hook's own token (rule H58).
         (_, "/hooks/{namespace}/{token}") => return Need::Nothing,
 
-        ("GET", "/metrics") => Viewer,
+        ("GET", "/metrics" | "/v1/doctor") => Viewer,
         (
             "GET",
             "/v1/{namespace}/attention"
+            | "/v1/{namespace}/breaches"
             | "/v1/{namespace}/bulk"
             | "/v1/{namespace}/bulk/{id}"
             | "/v1/{namespace}/hooks"
@@ -63,6 +64,7 @@ pub(super) fn of(method: &str, route: &str) -> Need {
             "/v1/{namespace}/bulk"
             | "/v1/{namespace}/bulk/{id}/stop"
             | "/v1/{namespace}/schedules/{id}/backfill"
+            | "/v1/{namespace}/schedules/{id}/backfill/stop"
             | "/v1/{namespace}/schedules/{id}/pause"
             | "/v1/{namespace}/schedules/{id}/resume"
             | "/v1/{namespace}/schedules/{id}/trigger"
