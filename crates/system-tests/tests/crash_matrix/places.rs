@@ -47,7 +47,7 @@ const READS: [&str; 36] = [
     "unserved",
 ];
 /// Reads whose names are too many for one list.
-const MORE_READS: [&str; 1] = ["woken_schedules"];
+const MORE_READS: [&str; 3] = ["heard_since", "restored_at", "woken_schedules"];
 /// Of the embedded mode alone: a server that is opened by nobody else.
 const NOT_OF_A_FLEET: [&str; 1] = ["end_all_sessions"];
 /// What else leaves the process.
