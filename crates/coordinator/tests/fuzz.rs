@@ -48,7 +48,8 @@ impl Served {
         let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&dir.join("test.db")).unwrap());
         let coordinator =
             Coordinator::new(store, Arc::new(MemoryBroker::new()), Settings::default()).await.unwrap();
-        let router = http::router(coordinator.handle());
+        let router =
+            http::router(http::Settings::default(), ([127, 0, 0, 1], 0).into(), coordinator.handle());
         let running = tokio::spawn(async move { drop(coordinator.run(std::future::pending()).await) });
         Self { router, dir, running }
     }

@@ -1,4 +1,4 @@
-//! How lines are written: for people, or as JSON. Both say whose code logged them ([`label`](crate::label)) and in which trace.
+//! How lines are written: for people, or as JSON. Both say whose code logged them ([`label`]) and in which trace.
 //!
 //! ```
 //! use everstep_telemetry::lines::Lines;

@@ -173,7 +173,7 @@ async fn o23_an_id_in_a_path_reaches_that_instance_or_none() {
     for id in IDS {
         let answer = rig.get(&format!("{INSTANCES}/{}", escaped(id))).await;
         assert!(matches!(answer.status, 400 | 404 | 405), "{id:?}: {} {}", answer.status, answer.body);
-        let raw: String = id.chars().filter(|c| c.is_ascii_graphic()).collect();
+        let raw: String = id.chars().filter(char::is_ascii_graphic).collect();
         let answer = rig.get(&format!("{INSTANCES}/{raw}")).await;
         assert!(answer.status < 500, "{raw:?}: {}", answer.body);
         let ended = rig.post(&format!("{INSTANCES}/{}/terminate", escaped(id)), "").await;
