@@ -115,8 +115,7 @@ impl SentMessage {
                 body.check(limit, |raw| Payload::from_text(raw.get()))
             }
             Encoding::MessagePack => {
-                let Strict(value) =
-                    rmp_serde::from_slice(body).map_err(|error| refused(&error.to_string()))?;
+                let Strict(value) = crate::wire::read(body).map_err(|error| refused(&error.to_string()))?;
                 let body: Body<serde_json::Value> =
                     serde_json::from_value(value).map_err(|error| refused(&error.to_string()))?;
                 body.check(limit, |value| Payload::encode(&value))

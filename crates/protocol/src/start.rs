@@ -153,7 +153,7 @@ impl Claimed {
         }
         let read: Lenient = match encoding {
             Encoding::Json => serde_json::from_slice(body).unwrap_or_default(),
-            Encoding::MessagePack => rmp_serde::from_slice(body).unwrap_or_default(),
+            Encoding::MessagePack => crate::wire::read(body).unwrap_or_default(),
         };
         let text = |value: serde_json::Value| match value {
             serde_json::Value::String(text) if text.len() <= Self::BYTES_MAX => Some(text),
@@ -224,8 +224,7 @@ impl StartMessage {
                 (body.workflow, body.id, input, rest, body.attributes, of_token(hook, body.token)?)
             }
             Encoding::MessagePack => {
-                let Strict(value) =
-                    rmp_serde::from_slice(body).map_err(|error| refused(&error.to_string()))?;
+                let Strict(value) = crate::wire::read(body).map_err(|error| refused(&error.to_string()))?;
                 let body: Body =
                     serde_json::from_value(value).map_err(|error| refused(&error.to_string()))?;
                 let input = body.input.map(|input| Payload::encode(&input)).transpose()?;

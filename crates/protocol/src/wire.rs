@@ -1,7 +1,7 @@
 //! How envelopes become bytes: `MessagePack` with named fields, unknown fields ignored (rule W25).
 
 use bytes::Bytes;
-use serde::{Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// Bytes that are not the envelope they should be. A retry would end the same way.
 #[derive(Debug, thiserror::Error)]
@@ -23,5 +23,15 @@ pub fn encode<T: Serialize>(envelope: &T) -> Bytes {
 
 /// Decodes an envelope from untrusted bytes.
 pub fn decode<T: DeserializeOwned>(what: &'static str, bytes: &[u8]) -> Result<T, Unreadable> {
-    rmp_serde::from_slice(bytes).map_err(|error| Unreadable { what, reason: error.to_string() })
+    read(bytes).map_err(|error| Unreadable { what, reason: error.to_string() })
+}
+
+/// So deep may lists and maps lie in each other, as in JSON: each takes of the stack of whoever reads.
+const DEPTH_MAX: usize = 128;
+
+/// Reads `MessagePack` from outside.
+pub(crate) fn read<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, rmp_serde::decode::Error> {
+    let mut reader = rmp_serde::Deserializer::from_read_ref(bytes);
+    reader.set_max_depth(DEPTH_MAX);
+    T::deserialize(&mut reader)
 }

@@ -47,7 +47,7 @@ fn a05_a_coordinator_that_demands_tokens_logs_none() {
         run(&["access-token", "create", "--role", "viewer", "--output", "json"], Some(&token)).succeeded();
     let viewer: serde_json::Value = serde_json::from_str(&made).expect("JSON");
     let viewer = viewer["access_token"].as_str().expect("a secret").to_owned();
-    assert!(run(&["instances", "get", "none", "a"], Some(&viewer)).succeeded().contains("not_served"));
+    assert!(run(&["instances", "get", "none", "a"], Some(&viewer)).succeeded().contains("queued"));
     let refused = run(&["instances", "terminate", "none", "a"], Some(&viewer)).failed(1);
     assert!(refused.contains("code: forbidden") && refused.contains("operator in default"), "{refused}");
     let wrong = viewer.replace(&viewer[80..84], "zzzz");

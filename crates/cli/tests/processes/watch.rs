@@ -20,7 +20,7 @@ fn a_watch_goes_on_at_another_coordinator() {
     let fleet = Fleet::start(2, 1);
     fleet.run(&["start", "echo3", "--id", "w", "--wait", "--input", r#"{"text":"w"}"#]).succeeded();
     let (whole, events) = watched(&fleet, 0, &[]);
-    assert!(whole.len() >= 5 && whole[0] == "1.1", "{whole:?}");
+    assert!(whole.len() >= 5 && whole[0].starts_with("1.1."), "{whole:?}");
     assert_eq!(events.last().expect("an end")["event"], "end");
     for (at, cursor) in whole.iter().enumerate() {
         let (rest, events) = watched(&fleet, 1, &["--after", cursor]);

@@ -277,8 +277,12 @@ async fn s12_a_span_is_the_same_when_it_is_asked_for_again_and_can_be_stopped() 
     let long = r#"{"from":"1970-01-01T00:00:00Z","until":"2026-01-06T00:00:00Z"}"#;
     let detail = rig.post(&path, long).await.problem(422, "schedule");
     assert!(detail.contains("at most 10000 due times"), "{detail}");
-    let changes = rig.get(&format!("{SCHEDULES}/hourly/changes?limit=2")).await.json();
-    assert_eq!(changes["changes"][1]["operation"], "stop-backfill", "{changes}");
+    // Newest first: the second stop, the same span again, the first stop.
+    let changes = rig.get(&format!("{SCHEDULES}/hourly/changes?limit=3")).await.json();
+    let told =
+        |nth: usize| (changes["changes"][nth]["operation"].clone(), changes["changes"][nth]["by"].clone());
+    assert_eq!(told(0), (json!("stop-backfill"), json!(null)), "{changes}");
+    assert_eq!(told(2), (json!("stop-backfill"), json!("ann")), "{changes}");
 }
 
 #[tokio::test]
