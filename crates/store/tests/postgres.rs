@@ -263,10 +263,13 @@ async fn a_database_that_takes_no_writes_is_unavailable_and_serves_again_when_it
     for number in 0..8 {
         drop(scene.try_run(pause(uid, &format!("q{number}"))).await);
     }
-    let all =
-        futures::future::join_all((0..8).map(|number| scene.try_run(pause(uid, &format!("r{number}")))))
-            .await;
-    assert!(all.iter().any(Result::is_ok));
+    // Each on an instance of its own: heads that are locked are passed over.
+    let mut others = Vec::new();
+    for number in 0..8 {
+        others.push(scene.start(&format!("other-{number}")).await);
+    }
+    let all = others.iter().map(|other| scene.try_run(pause(*other, "r")));
+    assert!(futures::future::join_all(all).await.iter().all(Result::is_ok));
 }
 
 /// Nobody waits for ever for a connection, and whoever gave up is told that it may be tried again.
