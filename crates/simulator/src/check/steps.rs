@@ -19,7 +19,8 @@ pub(super) struct Steps {
     holders: HashMap<InstanceUid, SessionId>,
     completed: HashMap<StepKey, (InstanceUid, Run)>,
     allowed: Allowed,
-    generations: HashMap<InstanceUid, Generation>,
+    /// Which generation each journal is of. The last entries of one may be written together with the beginning of the next.
+    generations: HashMap<(InstanceUid, Run), Generation>,
     keys: HashMap<StepKey, (InstanceUid, Generation, Call)>,
 }
 
@@ -31,7 +32,7 @@ impl Steps {
         }
         for head in writes.heads.iter().chain(&writes.created) {
             self.runs.insert(head.uid, head.run);
-            self.generations.insert(head.uid, head.generation);
+            self.generations.insert((head.uid, head.run), head.generation);
             self.allowed.head(commit, head);
         }
         for (uid, subject) in &writes.lease_deletes {
@@ -50,15 +51,15 @@ impl Steps {
                 && matches!(attempted.outcome, Outcome::Succeeded(_))
             {
                 self.completed.insert(attempted.key, (row.uid, row.run));
-                self.only_one(row.uid, attempted)?;
+                self.only_one(row.uid, row.run, attempted)?;
             }
         }
         Ok(())
     }
 
     /// A key is that of one call, in one generation of one instance.
-    fn only_one(&mut self, uid: InstanceUid, attempted: &Attempted) -> Result<(), String> {
-        let generation = self.generations.get(&uid).copied().unwrap_or(Generation(1));
+    fn only_one(&mut self, uid: InstanceUid, run: Run, attempted: &Attempted) -> Result<(), String> {
+        let generation = self.generations.get(&(uid, run)).copied().unwrap_or(Generation(1));
         let whose = (uid, generation, attempted.call.clone());
         let first = self.keys.entry(attempted.key).or_insert_with(|| whose.clone());
         if *first == whose {

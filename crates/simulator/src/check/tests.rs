@@ -271,6 +271,23 @@ fn a_key_is_that_of_one_call() {
     says(sees(&mut steps, &of(vec![row(3, fact(2))])), "has the key of");
 }
 
+/// The last entry of a run that was restarted is written together with the beginning of the next generation.
+#[test]
+fn a_key_is_that_of_the_generation_of_its_journal() {
+    let fact = || Fact::Attempted(attempted(call("keyed", 1), key('a'), session(1)));
+    let at = |run, generation| Head { run: Run(run), generation: Generation(generation), ..head(ONE) };
+    let written = |run, heads| {
+        let mut commit = of(vec![JournalRow { run: Run(run), ..row(2, fact()) }]);
+        commit.writes.heads = heads;
+        commit
+    };
+    let mut steps = Steps::default();
+    assert_eq!(sees(&mut steps, &written(1, vec![at(1, 1)])), Ok(()));
+    assert_eq!(sees(&mut steps, &written(2, vec![at(2, 1)])), Ok(()), "restarted");
+    assert_eq!(sees(&mut steps, &written(2, vec![at(3, 2)])), Ok(()), "it goes on as new");
+    says(sees(&mut steps, &written(3, vec![at(3, 2)])), "has the key of");
+}
+
 fn counted(class: Class, keys: &[char], times: u32) -> Counted {
     let keys: BTreeSet<_> = keys.iter().map(|digit| key(*digit).to_string()).collect();
     let mut counted = Counted::default();
