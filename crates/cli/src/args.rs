@@ -27,7 +27,7 @@ Exit codes:
   1  the operation failed or was refused; standard error says why
   2  the command line or the settings cannot be used
   3  the server cannot be reached
-  4  with --wait and instances watch: the instance has ended, but not complete
+  4  with --wait and instances watch: what was waited for has ended, but not complete
   5  with doctor: something is not as it should be, or could not be looked at; notes alone are 0";
 
 /// Durable workflows on a worker fleet.
@@ -277,6 +277,9 @@ pub enum BulkCommand {
     Get {
         /// Its id
         id: InstanceId,
+        /// Wait until it has ended
+        #[arg(long)]
+        wait: bool,
     },
     /// Stop one
     Stop {
@@ -315,8 +318,11 @@ pub struct BulkArgs {
     #[arg(long = "attribute", value_name = "NAME=VALUE")]
     pub attributes: Vec<String>,
     /// Only count
-    #[arg(long)]
+    #[arg(long, conflicts_with = "wait")]
     pub dry_run: bool,
+    /// Wait until it has ended, and show how far it has come
+    #[arg(long)]
+    pub wait: bool,
     /// By what a repetition is known; generated if absent
     #[arg(long)]
     pub id: Option<InstanceId>,

@@ -22,10 +22,10 @@ pub enum Failure {
         /// What the user can do: an advice that is safe.
         advice: String,
     },
-    /// The instance that was waited for has ended, but not complete.
+    /// What was waited for has ended, but not complete.
     NotComplete {
-        /// Which.
-        instance: String,
+        /// What, such as `instance fulfil/o-1`.
+        what: String,
         /// Its status.
         status: String,
         /// Its error, or who ended it.
@@ -104,8 +104,8 @@ impl Failure {
                     "is the coordinator running there? `everstep dev` starts one; --url names another",
                 );
             }
-            Self::NotComplete { instance, status, why } => {
-                line("error", &format!("instance {instance} has ended {status}, not complete"));
+            Self::NotComplete { what, status, why } => {
+                line("error", &format!("{what} has ended {status}, not complete"));
                 if let Some(why) = why {
                     line("  why", why);
                 }

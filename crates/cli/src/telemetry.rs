@@ -8,7 +8,7 @@ use crate::settings::{Log, LogFormat, Otlp};
 pub fn start(log: &Log, otlp: &Otlp) -> anyhow::Result<Telemetry> {
     let mut wanted = Wanted::of("everstep")
         .json(log.format == LogFormat::Json)
-        .level(log.directives())
+        .level(&log.level)
         .sample(otlp.sample_ratio);
     if let Some(endpoint) = &otlp.endpoint {
         wanted = wanted.otlp(endpoint.reveal());

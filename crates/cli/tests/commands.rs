@@ -247,6 +247,29 @@ fn many_instances_are_operated_at_once() {
     assert_snapshot!("bulk_stop", stop.run(&["bulk", "stop", "b-1"]));
 }
 
+#[test]
+fn an_operation_on_many_is_waited_for() {
+    let bulk = |state: &str| {
+        let ended = if state == "running" { "null" } else { r#""2026-01-02T03:05:05.000006Z""# };
+        format!(
+            r#"{{"namespace":"default","id":"b-1","operation":"terminate","where":{{"status":"open"}},"state":"{state}","looked_at":100,"matched":7,"done":6,"refused":1,"created_at":"2026-01-02T03:04:05.000006Z","ended_at":{ended}}}"#
+        )
+    };
+    let get = "GET /v1/default/bulk/b-1";
+    let begin = ["bulk", "start", "terminate", "--status", "open", "--id", "b-1", "--wait"];
+    let rig = Rig::new(vec![
+        ("POST /v1/default/bulk", 201, bulk("running")),
+        (get, 200, bulk("running")),
+        (get, 503, problem(503, "unavailable", "the database is away", true)),
+        (get, 200, bulk("done")),
+    ]);
+    assert_snapshot!("bulk_start_wait", rig.run(&begin));
+    let rig = Rig::new(vec![(get, 200, bulk("running")), (get, 200, bulk("stopped"))]);
+    assert_snapshot!("bulk_get_wait_stopped", rig.run(&["bulk", "get", "b-1", "--wait"]));
+    let both = ["bulk", "start", "terminate", "--status", "open", "--wait", "--dry-run"];
+    assert_snapshot!("bulk_start_wait_for_nothing", Rig::new(Vec::new()).run(&both));
+}
+
 const SCHEDULE: &str = "/v1/default/schedules/nightly";
 
 /// A schedule as the server shows it.

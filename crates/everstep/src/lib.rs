@@ -73,7 +73,7 @@ pub use everstep_client as client;
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// let telemetry = everstep::telemetry::Wanted::of("orders-worker").json(true).otlp("http://127.0.0.1:4317").start()?;
+/// let telemetry = everstep::telemetry::Wanted::of("orders-worker").of_environment()?.start()?;
 /// everstep::fleet("amqp://worker:secret@rabbitmq/everstep").run().await?;
 /// telemetry.stop().await;
 /// # Ok(())

@@ -3,10 +3,6 @@
 use serde::{Deserialize, Serialize};
 use tracing_subscriber::EnvFilter;
 
-/// What drivers log below these levels repeats payloads: the parameters of statements, the frames of messages. lapin logs each returned
-/// message with its payload as a warning; returned messages are routine here (rule W9).
-const QUIET: &str = "lapin=info,lapin::returned_messages=error,tokio_postgres=info,amq_protocol=info";
-
 /// Logs, on standard error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -35,12 +31,6 @@ impl Default for Log {
 }
 
 impl Log {
-    /// What is logged, with what must never be.
-    #[must_use]
-    pub fn directives(&self) -> String {
-        format!("{QUIET},{}", self.level)
-    }
-
     /// What is wrong, for the list of problems of all settings.
     #[must_use]
     pub fn validate(&self) -> Vec<String> {

@@ -21,6 +21,16 @@ use tracing_subscriber::{
 
 use crate::{label, trace};
 
+/// What drivers log below these levels repeats payloads: the parameters of statements, the frames of messages. lapin logs each returned
+/// message with its payload as a warning; returned messages are routine here (rule W9).
+const QUIET: &str = "lapin=info,lapin::returned_messages=error,tokio_postgres=info,amq_protocol=info";
+
+/// The filter for a level and its exceptions, such as `info,my_crate=debug`, in which drivers repeat no payloads unless they are named.
+#[must_use]
+pub fn filter_of(level: &str) -> String {
+    format!("{QUIET},{level}")
+}
+
 /// Writes lines.
 #[derive(Clone, Debug)]
 pub struct Lines(Kind);

@@ -16,12 +16,17 @@ use tracing_subscriber::{
 };
 
 use crate::{
-    lines::Lines,
+    lines::{Lines, filter_of},
     trace::{NextId, switch_on},
 };
 
 /// How long an export may take. What cannot be sent is dropped, and work waits for none of it.
 const EXPORT_WITHIN: Duration = Duration::from_secs(5);
+
+const FORMAT: &str = "EVERSTEP_LOG__FORMAT";
+const LEVEL: &str = "EVERSTEP_LOG__LEVEL";
+const ENDPOINT: &str = "EVERSTEP_OTLP__ENDPOINT";
+const SAMPLE_RATIO: &str = "EVERSTEP_OTLP__SAMPLE_RATIO";
 
 /// What a process logs, and where its spans go.
 ///
@@ -57,6 +62,16 @@ pub enum Error {
     /// The exporter does not take the endpoint.
     #[error("the OTLP endpoint cannot be used: {0}")]
     Endpoint(#[from] opentelemetry_otlp::ExporterBuildError),
+    /// A variable of the environment says what cannot be.
+    #[error("{name} is {value:?} and must be {rule}")]
+    Variable {
+        /// Its name.
+        name: &'static str,
+        /// What it says.
+        value: String,
+        /// What it may say.
+        rule: &'static str,
+    },
     /// Somebody else has begun to log in this process.
     #[error("logging was begun before: {0}")]
     Begun(#[from] tracing_subscriber::util::TryInitError),
@@ -80,7 +95,38 @@ impl Wanted {
         self
     }
 
-    /// What is logged, and which spans are made: a level and exceptions for parts, such as `info,my_crate=debug`.
+    /// Takes over what the environment says, under the names that the processes of Everstep read: `EVERSTEP_LOG__FORMAT` (`text` or
+    /// `json`), `EVERSTEP_LOG__LEVEL`, `EVERSTEP_OTLP__ENDPOINT`, `EVERSTEP_OTLP__SAMPLE_RATIO`. What is not set, or empty, stays.
+    pub fn of_environment(self) -> Result<Self, Error> {
+        self.of_variables(|name| std::env::var(name).ok())
+    }
+
+    fn of_variables(mut self, read: impl Fn(&str) -> Option<String>) -> Result<Self, Error> {
+        let set = |name| read(name).filter(|value| !value.is_empty());
+        if let Some(value) = set(FORMAT) {
+            self.is_json = match value.as_str() {
+                "json" => true,
+                "text" => false,
+                _ => return Err(Error::Variable { name: FORMAT, value, rule: "text or json" }),
+            };
+        }
+        if let Some(level) = set(LEVEL) {
+            self.filter = level;
+        }
+        if let Some(endpoint) = set(ENDPOINT) {
+            self.endpoint = Some(endpoint);
+        }
+        if let Some(value) = set(SAMPLE_RATIO) {
+            let Ok(ratio) = value.parse() else {
+                return Err(Error::Variable { name: SAMPLE_RATIO, value, rule: "a number from 0 to 1" });
+            };
+            self.ratio = ratio;
+        }
+        Ok(self)
+    }
+
+    /// What is logged, and which spans are made: a level and exceptions for parts, such as `info,my_crate=debug`. What drivers log at lower
+    /// levels repeats payloads, and is logged only if it is named here.
     pub fn level(mut self, filter: impl Into<String>) -> Self {
         self.filter = filter.into();
         self
@@ -101,7 +147,7 @@ impl Wanted {
     /// Begins. Once in a process, and on a Tokio runtime if spans are sent.
     pub fn start(self) -> Result<Telemetry, Error> {
         let filter = EnvFilter::builder()
-            .parse(&self.filter)
+            .parse(filter_of(&self.filter))
             .map_err(|error| Error::Filter(self.filter.clone(), error))?;
         let provider = self.provider()?;
         let registry = tracing_subscriber::registry().with(self.lines());
@@ -187,5 +233,60 @@ impl Telemetry {
         if !matches!(flushed, Ok(Ok(()))) {
             tracing::warn!("traces were not sent, and are dropped");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(variables: &[(&str, &str)]) -> Result<Wanted, Error> {
+        let read = |name: &str| {
+            let found = variables.iter().find(|(set, _)| *set == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        Wanted::of("orders").level("error").of_variables(read)
+    }
+
+    #[test]
+    fn the_environment_says_what_is_wanted() {
+        let wanted = of(&[
+            (FORMAT, "json"),
+            (LEVEL, "warn,orders=debug"),
+            (ENDPOINT, "http://collector:4317"),
+            (SAMPLE_RATIO, "0.25"),
+        ])
+        .expect("all of it can be");
+        assert!(wanted.is_json);
+        assert_eq!(wanted.filter, "warn,orders=debug");
+        assert_eq!(wanted.endpoint.as_deref(), Some("http://collector:4317"));
+        assert_eq!(wanted.ratio.to_string(), "0.25");
+    }
+
+    #[test]
+    fn what_is_not_set_or_empty_stays() {
+        for variables in [vec![], vec![(FORMAT, ""), (LEVEL, ""), (ENDPOINT, ""), (SAMPLE_RATIO, "")]] {
+            let wanted = of(&variables).expect("nothing is said");
+            assert_eq!((wanted.is_json, wanted.filter.as_str(), wanted.endpoint), (false, "error", None));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_by_its_name() {
+        for (name, value) in [(FORMAT, "xml"), (SAMPLE_RATIO, "half")] {
+            let error = of(&[(name, value)]).expect_err("it cannot be").to_string();
+            assert!(error.contains(name) && error.contains(value), "{error}");
+        }
+        let ratio = of(&[(SAMPLE_RATIO, "2")]).expect("a number").provider().expect_err("more than all");
+        assert!(matches!(ratio, Error::Ratio(_)), "{ratio}");
+    }
+
+    #[test]
+    fn drivers_are_quiet_unless_they_are_named() {
+        let filter =
+            |level: &str| EnvFilter::builder().parse(filter_of(level)).expect("it is readable").to_string();
+        assert!(filter("trace").contains("tokio_postgres=info"), "{}", filter("trace"));
+        assert!(filter("info,tokio_postgres=debug").contains("tokio_postgres=debug"));
+        assert!(!filter("info,tokio_postgres=debug").contains("tokio_postgres=info"));
     }
 }

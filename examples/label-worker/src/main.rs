@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 
 use clap::Parser;
-use everstep::{Error, Step};
+use everstep::{Error, Step, telemetry::Wanted};
 use serde::Deserialize;
 
 #[global_allocator]
@@ -37,7 +37,7 @@ async fn label(step: Step, request: Request) -> Result<String, Error> {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
-    tracing_subscriber::fmt().with_max_level(tracing_subscriber::filter::LevelFilter::ERROR).init();
+    let telemetry = Wanted::of("label-worker").level("error").of_environment()?.start()?;
     let mut worker = everstep::fleet(arguments.amqp)
         .function("label", label)
         .pool("labels")
@@ -45,5 +45,7 @@ async fn main() -> anyhow::Result<()> {
     if let Some(listen) = arguments.metrics {
         worker = worker.metrics(listen);
     }
-    Ok(worker.run().await?)
+    let outcome = worker.run().await;
+    telemetry.stop().await;
+    Ok(outcome?)
 }

@@ -1,8 +1,10 @@
-//! A worker of the fleet demo: serves the order fulfilment workflow.
+//! A worker of the fleet demo: serves the order fulfilment workflow. What it logs and where its traces go the environment says, as for
+//! the processes of Everstep.
 
 use std::net::SocketAddr;
 
 use clap::Parser;
+use everstep::telemetry::Wanted;
 use everstep_examples::fulfil;
 
 #[global_allocator]
@@ -34,12 +36,7 @@ struct Arguments {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
-    tracing_subscriber::fmt()
-        .with_env_filter(
-            tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "error".into()),
-        )
-        .with_writer(std::io::stderr)
-        .init();
+    let telemetry = Wanted::of("orders-worker").level("error").of_environment()?.start()?;
     fulfil::configure(arguments.payment, None);
     let mut worker = everstep::fleet(arguments.amqp).workflow(fulfil::fulfil).settings(|settings| {
         settings.instances = arguments.instances;
@@ -49,5 +46,7 @@ async fn main() -> anyhow::Result<()> {
     if let Some(listen) = arguments.metrics {
         worker = worker.metrics(listen);
     }
-    Ok(worker.run().await?)
+    let outcome = worker.run().await;
+    telemetry.stop().await;
+    Ok(outcome?)
 }

@@ -1,6 +1,6 @@
 //! `everstep bulk`.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, io::IsTerminal as _};
 
 use everstep_protocol::InstanceId;
 use serde::Serialize;
@@ -15,7 +15,7 @@ use crate::{
     answer::{self, Bulk, BulkCount, BulkList, IdsResults},
     args::{BulkArgs, BulkCommand, HowArgs, IdsArgs},
     failure::Failure,
-    show,
+    show, wait,
 };
 
 pub(super) async fn run(asking: &Asking, command: BulkCommand) -> Result<(), Failure> {
@@ -26,10 +26,11 @@ pub(super) async fn run(asking: &Asking, command: BulkCommand) -> Result<(), Fai
             let answer = asking.client.bulks(limit).await?;
             asking.print(&answer, |text| Ok(show::bulks(&answer::read::<BulkList>(text)?.operations)))
         }
-        BulkCommand::Get { id } => {
+        BulkCommand::Get { id, wait: false } => {
             let answer = asking.client.bulk(&id).await?;
             asking.print(&answer, |text| Ok(show::bulks(&[answer::read::<Bulk>(text)?])))
         }
+        BulkCommand::Get { id, wait: true } => end(asking, &id, None).await,
         BulkCommand::Stop { id } => {
             let answer = asking.client.stop_bulk(&id).await?;
             asking.print(&answer, |text| Ok(show::bulks(&[answer::read::<Bulk>(text)?])))
@@ -101,7 +102,7 @@ struct Where {
 
 /// The id is always chosen here, so that a lost answer can be repeated safely.
 async fn start(asking: &Asking, args: BulkArgs) -> Result<(), Failure> {
-    let BulkArgs { operation, dry_run, id, how, .. } = args;
+    let BulkArgs { operation, dry_run, wait, id, how, .. } = args;
     let attributes = args.attributes.iter().map(|words| read_attribute(words));
     let attributes = everstep_protocol::attribute::object(&attributes.collect::<Result<Vec<_>, _>>()?);
     let which = Where {
@@ -118,10 +119,15 @@ async fn start(asking: &Asking, args: BulkArgs) -> Result<(), Failure> {
         Some(id) => id,
         None => InstanceId::new(Uuid::now_v7().to_string()).expect("a UUID is a valid id"),
     };
-    let body = Body { operation, which, how: how.into(), dry_run };
+    let mut body = Body { operation, which, how: how.into(), dry_run };
+    let of =
+        if wait && std::io::stderr().is_terminal() { count(asking, &id, &mut body).await? } else { None };
     let advice = format!("with --id {id} trying again is safe: it begins none more");
     let answer = asking.client.begin_bulk(&id, &body).await;
     let answer = answer.map_err(|error| Failure::advising(error, &advice))?;
+    if wait {
+        return end(asking, &id, of).await;
+    }
     asking.print(&answer, |text| {
         if !dry_run {
             return Ok(show::bulks(&[answer::read::<Bulk>(text)?]));
@@ -135,6 +141,28 @@ async fn start(asking: &Asking, args: BulkArgs) -> Result<(), Failure> {
         }
         Ok(shown)
     })
+}
+
+/// How many instances a bar will have to reach; none if there are more than are counted.
+async fn count(asking: &Asking, id: &InstanceId, body: &mut Body) -> Result<Option<u64>, Failure> {
+    body.dry_run = true;
+    let counted = asking.client.begin_bulk(id, body).await?;
+    body.dry_run = false;
+    let BulkCount { matched, complete, .. } = answer::read(&counted.text)?;
+    Ok(complete.then_some(matched))
+}
+
+/// Waits for the end of an operation and prints it. What was refused of it is counted there and fails nothing; an operation that was stopped
+/// does.
+async fn end(asking: &Asking, id: &InstanceId, of: Option<u64>) -> Result<(), Failure> {
+    let ended = wait::until_operated(&asking.client, id, of).await?;
+    let bulk: Bulk = answer::read(&ended.text)?;
+    let state = bulk.state.clone();
+    asking.print(&ended, |_| Ok(show::bulks(&[bulk])))?;
+    if state == "done" {
+        return Ok(());
+    }
+    Err(Failure::NotComplete { what: format!("operation {id}"), status: state, why: None })
 }
 
 /// Operates instances by their ids, all in one request, and prints one line each. Fails if it was not done to any of them.

@@ -63,9 +63,10 @@ impl<S: Sync> FromRequestParts<S> for AccessPath {
 #[serde(default, deny_unknown_fields)]
 pub(super) struct AccessBody {
     /// What people call it; default `unnamed`.
+    #[schema(pattern = r"^[^\u0000-\u001f\u007f-\u009f]{1,60}$")]
     name: Option<String>,
     /// `viewer`, `producer`, `operator` or `admin`.
-    #[schema(required)]
+    #[schema(required, value_type = String, pattern = "^(viewer|producer|operator|admin)$")]
     role: Option<String>,
     /// How long it opens anything, such as `90d`, or `never` for without end; default 90 days.
     expires: Option<String>,
@@ -146,6 +147,7 @@ pub(super) struct ListQuery {
     #[param(minimum = 1, maximum = 200)]
     limit: Option<u32>,
     /// The id after which to go on: the `next` of an earlier page
+    #[param(pattern = "^[0-9a-f]{32}$")]
     after: Option<String>,
 }
 

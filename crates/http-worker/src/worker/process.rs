@@ -130,7 +130,7 @@ async fn work(settings: ProcessSettings) -> anyhow::Result<()> {
 fn telemetry(log: &Log, otlp: &Otlp) -> anyhow::Result<Telemetry> {
     let mut wanted = Wanted::of("everstep-http-worker")
         .json(log.format == LogFormat::Json)
-        .level(log.directives())
+        .level(&log.level)
         .sample(otlp.sample_ratio);
     if let Some(endpoint) = &otlp.endpoint {
         wanted = wanted.otlp(endpoint.reveal());

@@ -10,7 +10,7 @@ use everstep_broker::{HeaderValue, Properties};
 use everstep_settings::Log;
 use everstep_store::StatusWord;
 use everstep_system_tests::{Kind, Setup, World};
-use everstep_telemetry::lines::Lines;
+use everstep_telemetry::lines::{Lines, filter_of};
 use serde_json::Value;
 use tracing_subscriber::{EnvFilter, layer::SubscriberExt, util::SubscriberInitExt};
 
@@ -52,7 +52,7 @@ fn written() -> &'static Written {
         let written = Written::default();
         let to = written.clone();
         let log = Log { level: "trace".to_owned(), ..Log::default() };
-        let filter = EnvFilter::builder().parse(log.directives()).expect("it is readable");
+        let filter = EnvFilter::builder().parse(filter_of(&log.level)).expect("it is readable");
         let layer = tracing_subscriber::fmt::layer()
             .json()
             .event_format(Lines::json())

@@ -179,13 +179,32 @@ async fn gathered(what: &str, are_there: impl Fn(&[Told]) -> bool) -> Vec<Told> 
     .await
 }
 
-/// The spans of a trace, once so many of its leases say that an instance has ended with them.
-async fn of_trace(trace: &str, ends: usize) -> Vec<Told> {
-    let is_end = |span: &&Told| {
-        span.trace == trace && span.said.get("everstep.outcome").is_some_and(|outcome| outcome == "ended")
-    };
-    let told = gathered("the spans", |told| told.iter().filter(is_end).count() == ends).await;
-    told.into_iter().filter(|span| span.trace == trace).collect()
+/// The spans of a trace, once so many of its leases say that an instance has ended with them, and each of `others` has come:
+/// a span comes when it ends, and what somebody was told of may end after it was told.
+async fn of_trace(trace: &str, ends: usize, others: &[fn(&Told) -> bool]) -> Vec<Told> {
+    let is_end = |span: &Told| span.said.get("everstep.outcome").is_some_and(|outcome| outcome == "ended");
+    let of_it =
+        |told: &[Told]| -> Vec<Told> { told.iter().filter(|span| span.trace == trace).cloned().collect() };
+    let told = gathered("the spans", |told| {
+        let told = of_it(told);
+        let have_ended = told.iter().filter(|span| is_end(span)).count() == ends;
+        have_ended && others.iter().all(|is_other| told.iter().any(is_other))
+    })
+    .await;
+    of_it(&told)
+}
+
+fn is_taken(span: &Told) -> bool {
+    span.name == "process everstep.start"
+}
+
+fn is_served(span: &Told) -> bool {
+    span.kind == SERVER
+}
+
+fn is_sent(span: &Told) -> bool {
+    span.name == "send everstep.lifecycle"
+        && span.said["rabbitmq.destination.routing_key"] == "default.order.complete"
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -198,7 +217,7 @@ async fn one_trace_from_the_producers_message_to_the_lifecycle_message() {
     world.publish(start("o-1"), traced(TRACE, SENT, "01")).await;
     let lifecycle = lifecycles.of("o-1").await;
     world.end("order", "o-1").await;
-    let spans = of_trace(TRACE, 2).await;
+    let spans = of_trace(TRACE, 2, &[is_taken, is_sent]).await;
 
     let taken = one(&spans, "process everstep.start");
     assert_eq!((taken.kind, taken.parent.as_str(), taken.links.len()), (CONSUMER, SENT, 0));
@@ -258,8 +277,7 @@ async fn one_trace_from_the_producers_message_to_the_lifecycle_message() {
     assert!(ids.contains(child.parent.as_str()), "who started a child is its parent: {child:#?}");
     assert_eq!(one(&spans, "step wrap").parent, child.id);
 
-    let mut sent = named(&spans, "send everstep.lifecycle");
-    sent.retain(|span| span.said["rabbitmq.destination.routing_key"] == "default.order.complete");
+    let sent: Vec<_> = spans.iter().filter(|span| is_sent(span)).collect();
     let [sent] = sent[..] else { panic!("{sent:#?}") };
     assert_eq!((sent.kind, &sent.parent), (PRODUCER, &taken.id));
     assert_said(
@@ -317,15 +335,19 @@ async fn a_request_over_http_begins_the_trace_or_goes_on_with_it() {
     post("h-2", "").await;
     world.end("pack", "h-1").await;
     world.end("pack", "h-2").await;
-    let spans = of_trace(TRACE, 1).await;
-    let served = spans.iter().find(|span| span.kind == SERVER).expect("the request");
+    let spans = of_trace(TRACE, 1, &[is_served]).await;
+    let served = spans.iter().find(|span| is_served(span)).expect("the request");
     assert_eq!(served.parent, "b7ad6b7169203331");
     assert_said(served, &[("http.request.method", "POST"), ("http.response.status_code", "201")]);
     assert_eq!(one(&spans, "run pack").parent, served.id);
     let is_other = |span: &&Told| {
         span.name == "run pack" && span.said.get("everstep.instance").is_some_and(|id| id == "h-2")
     };
-    let all = gathered("the other trace", |told| told.iter().any(|span| is_other(&span))).await;
+    let all = gathered("the other trace", |told| {
+        let other = told.iter().find(is_other);
+        other.is_some_and(|other| told.iter().any(|span| span.id == other.parent))
+    })
+    .await;
     let other = all.iter().find(is_other);
     let other = other.expect("a trace of its own");
     let began = all.iter().find(|span| span.id == other.parent).expect("the request began it");
@@ -364,7 +386,7 @@ async fn what_a_lost_worker_had_is_a_link() {
     within("the second attempt", DEADLINE, begins.recv()).await;
     gate.open();
     world.end("order", "o-3").await;
-    let spans = of_trace(TRACE, 1).await;
+    let spans = of_trace(TRACE, 1, &[is_taken]).await;
     let leases = leases(&spans, "run order");
     let last = leases[leases.len() - 1];
     assert_said(last, &[("everstep.outcome", "ended")]);
