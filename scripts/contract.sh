@@ -6,7 +6,7 @@
 #
 # Three phases, each in a run of its own, since one that shares its time with others gets what they leave: what each schema's edges are, all of
 # them; then for SECONDS what is drawn; then for SECONDS operations one after another, as an answer of one leads to the next.
-# What is not asked of which operation, and why, is in scripts/contract.toml. Streams of events are left out: they go on, and have tests of their
+# What is not asked of which operation, and why, is in scripts/contract.toml, what is no failure in scripts/contract_hooks.py. Streams of events are left out: they go on, and have tests of their
 # own. The seed is fixed, so that a failure can be repeated; what is printed of it has a command for curl. One worker: with several, Python's
 # reader of source text fails now and then where two read at once. Schemathesis is installed into
 # ${XDG_CACHE_HOME:-~/.cache}/everstep/contract-python, once.
@@ -14,6 +14,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 everstep=$(realpath "${1:?where is everstep?}")/everstep
 asked=$PWD/scripts/contract.toml
+export SCHEMATHESIS_HOOKS=$PWD/scripts/contract_hooks.py
 seconds=${2:-15}
 seed=${SEED:-20260131}
 

@@ -159,7 +159,7 @@ impl NoteBody {
 pub(super) struct StopBody {
     /// The `id` by which `backfills` shows it; all of them if absent.
     #[serde(default)]
-    #[schema(min_length = 1, max_length = 100)]
+    #[schema(pattern = r"^[\x21-\x7e]{1,100}$")]
     id: Option<String>,
 }
 
