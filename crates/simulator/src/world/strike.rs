@@ -41,10 +41,10 @@ impl World {
             life.froze();
             let until = now + frozen as i64 * 1_000;
             let until = if self.may_hang(index) && self.draws.once_in(4) { FOR_EVER } else { until };
-            match self.nodes[index].role {
-                Role::Coordinator => self.watchers.all_troubled(until),
-                _ => self.watchers.troubled(life.session(), until),
+            if until == FOR_EVER {
+                self.watchers.gone(life.session(), now);
             }
+            self.watchers.troubled(life.session(), until);
             self.nodes[index].frozen = Some((now, until));
         }
         if self.nodes[index].cut.is_none() && self.faults.comes_within(Kind::Cut, millis) {
@@ -68,11 +68,6 @@ impl World {
     /// A process that starts while the broker is away comes to it as late as all others.
     pub(super) fn meets_the_broker(&mut self, index: usize) {
         let now = self.clock.now();
-        // A coordinator that starts before the others are back finds inboxes that are not there, and knows nothing of an outage.
-        let last = self.nodes.iter().filter_map(|node| node.cut).max();
-        if let Some(until) = last.filter(|_| self.nodes[index].role == Role::Coordinator) {
-            self.watchers.all_troubled(until);
-        }
         if now < self.broker_back_at {
             let until = self.broker_back_at + self.draws.between(50, 3_000) as i64 * 1_000;
             self.cut(index, until);
@@ -124,7 +119,10 @@ impl World {
             let away = if self.draws.once_in(3) { self.draws.between(3_000, 20_000) } else { 0 };
             self.broker_back_at = now + away as i64 * 1_000;
             for index in 0..self.nodes.len() {
-                let until = now + (away + self.draws.between(50, 3_000)) as i64 * 1_000;
+                // Some workers are long in coming back, though others are there.
+                let is_slow = self.nodes[index].role != Role::Coordinator && self.draws.once_in(4);
+                let most = if is_slow { 6_000 } else { 3_000 };
+                let until = now + (away + self.draws.between(50, most)) as i64 * 1_000;
                 self.cut(index, until);
             }
         }
