@@ -57,7 +57,8 @@ pub(crate) async fn run(plan: Plan) -> Result<Run> {
         if began.elapsed() >= next_sample {
             next_sample = began.elapsed() + plan.every;
             let (latencies, open) = (producer.latencies.take(), producer.open.len());
-            samples.push(Sample::take(&fleet, began.elapsed(), latencies, open).await?);
+            let taken = Sample::take(&fleet, began.elapsed(), latencies, open, producer.sent);
+            samples.push(taken.await?);
         }
     }
     let (started, ended) = (producer.started, producer.ended);
@@ -74,6 +75,8 @@ struct Producer {
     waiting: VecDeque<(Instant, Outgoing)>,
     latencies: Latencies,
     started: u64,
+    /// Starts and answers.
+    sent: u64,
     ended: u64,
     last_end: Instant,
 }
@@ -102,6 +105,7 @@ impl Producer {
             waiting: VecDeque::new(),
             latencies: Latencies::default(),
             started: 0,
+            sent: 0,
             ended: 0,
             last_end: Instant::now(),
         })
@@ -120,6 +124,7 @@ impl Producer {
         if messages.is_empty() {
             return Ok(());
         }
+        self.sent += messages.len() as u64;
         loop {
             let sent = self.broker.send_confirmed(messages.clone(), true).await?;
             let unsent = messages.into_iter().zip(sent).filter(|(_, sent)| *sent != Confirmation::Confirmed);

@@ -49,7 +49,7 @@ struct Series {
 
 /// Memory may grow least. Tables and indexes grow in steps of pages. Dead rows are teeth of a saw: autovacuum takes them in its own time. A
 /// percentile of a few hundred instances on a shared machine wanders.
-const SERIES: [Series; 8] = [
+const SERIES: [Series; 9] = [
     Series {
         name: "memory of the coordinator",
         unit: "MiB",
@@ -73,6 +73,12 @@ const SERIES: [Series; 8] = [
         unit: "MiB",
         bound: Bound { share: 0.15, floor: 2.0 },
         of: |sample| Some(sample.indexes_mib),
+    },
+    Series {
+        name: "memory of a message",
+        unit: "bytes",
+        bound: Bound { share: 0.15, floor: 10.0 },
+        of: |sample| Some(sample.bytes_a_message),
     },
     Series {
         name: "dead rows",

@@ -11,6 +11,9 @@ use crate::fleet::Fleet;
 const TABLES: &str = "SELECT s.relname, s.n_dead_tup, pg_table_size(s.relid), pg_indexes_size(s.relid)
     FROM pg_stat_user_tables s ORDER BY s.relname";
 
+/// What is remembered of messages lasts for a week (rule P27), and so grows throughout a run that is shorter.
+const MEMORY: &str = "message_decision";
+
 /// One moment of a run.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Sample {
@@ -18,8 +21,11 @@ pub(crate) struct Sample {
     pub(crate) at: f64,
     pub(crate) coordinator_mib: f64,
     pub(crate) worker_mib: f64,
+    /// Without what is remembered of messages.
     pub(crate) tables_mib: f64,
     pub(crate) indexes_mib: f64,
+    /// What is remembered of messages, with its indexes, by those that were sent so far.
+    pub(crate) bytes_a_message: f64,
     pub(crate) dead_rows: f64,
     /// From the start published to the end heard of instances of five steps that ended since the last sample; none if none did.
     pub(crate) p50_ms: Option<f64>,
@@ -57,11 +63,12 @@ impl Sample {
         at: Duration,
         mut latencies: Latencies,
         open: usize,
+        messages: u64,
     ) -> Result<Self> {
         let memory = fleet.memory();
         let installation = Arc::clone(&fleet.installation);
         let told = tokio::task::spawn_blocking(move || installation.sql(TABLES)).await??;
-        let (mut dead_rows, mut tables_mib, mut indexes_mib) = (0.0, 0.0, 0.0);
+        let (mut dead_rows, mut tables_mib, mut indexes_mib, mut memory_mib) = (0.0, 0.0, 0.0, 0.0);
         let mut largest = BTreeMap::new();
         for line in told.lines() {
             let mut fields = line.split('|');
@@ -70,8 +77,12 @@ impl Sample {
                 || -> Result<f64> { Ok(fields.next().context("a column is missing")?.trim().parse()?) };
             let (dead, table, indexes) = (number()?, mib(number()?), mib(number()?));
             dead_rows += dead;
-            tables_mib += table;
-            indexes_mib += indexes;
+            if name == MEMORY {
+                memory_mib = table + indexes;
+            } else {
+                tables_mib += table;
+                indexes_mib += indexes;
+            }
             if table + indexes >= 1.0 {
                 largest.insert(name.to_owned(), rounded(table + indexes));
             }
@@ -82,6 +93,7 @@ impl Sample {
             worker_mib: rounded(memory.worker),
             tables_mib: rounded(tables_mib),
             indexes_mib: rounded(indexes_mib),
+            bytes_a_message: rounded(memory_mib * f64::from(1 << 20) / messages.max(1) as f64),
             dead_rows,
             p50_ms: latencies.percentile(0.5).map(rounded),
             p99_ms: latencies.percentile(0.99).map(rounded),

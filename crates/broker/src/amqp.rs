@@ -77,7 +77,7 @@ impl AmqpSettings {
             ca_pem: None,
             heartbeat_s: 10,
             redial_min: Duration::from_millis(200),
-            redial_max: Duration::from_secs(5),
+            redial_max: Duration::from_secs(2),
             dial_deadline: Duration::from_secs(10),
             send_deadline: Duration::from_secs(5),
             confirm_deadline: Duration::from_secs(10),

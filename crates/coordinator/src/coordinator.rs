@@ -76,7 +76,13 @@ impl Coordinator {
     /// correct, only slower to be noticed.
     pub async fn run(self, stop: impl Future<Output = ()> + Send) -> Result<(), Error> {
         let Self { shared, ends } = self;
+        let mut stop = std::pin::pin!(stop);
         declare(&shared).await;
+        tokio::select! {
+            biased;
+            () = stop.as_mut() => return Ok(()),
+            appeared = service::standing::appear(&shared) => appeared?,
+        }
         let mut services = services(&shared, ends.lifecycles, ends.rejections);
         let mut work = Work {
             queue: Queue::new(shared.settings.batch, shared.settings.second_at),
@@ -232,7 +238,7 @@ fn services(
     endless(&mut set, Box::pin(service::attention::run(Arc::clone(shared))));
     endless(&mut set, Box::pin(service::auditor::run(Arc::clone(shared))));
     endless(&mut set, Box::pin(service::census::run(Arc::clone(shared))));
-    endless(&mut set, Box::pin(service::standing::run(Arc::clone(shared))));
+    set.spawn(service::standing::run(Arc::clone(shared)));
     endless(&mut set, Box::pin(service::outbox::run(Arc::clone(shared), lifecycles)));
     endless(&mut set, Box::pin(service::outbox::repeat(Arc::clone(shared))));
     endless(&mut set, Box::pin(service::rejections::run(Arc::clone(shared), rejections)));

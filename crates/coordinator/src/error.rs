@@ -67,6 +67,14 @@ pub enum Error {
     /// The hook of a start cannot be had as it is asked for. Nothing was created.
     #[error("{0}; nothing was created")]
     Hook(#[from] everstep_protocol::hook::HookError),
+    /// The database has begun another life meanwhile: it was restored (`everstep restored`). Starting the coordinator again helps.
+    #[error("the database has begun life {now} while this coordinator lives in {mine}: start it again")]
+    AnotherLife {
+        /// The incarnation that this coordinator began in.
+        mine: u64,
+        /// That of the database now.
+        now: u64,
+    },
     /// The settings cannot work.
     #[error("the settings cannot work: {}", .0.join("; "))]
     Settings(Vec<String>),
@@ -88,7 +96,9 @@ impl Error {
     #[must_use]
     pub const fn kind(&self) -> ErrorKind {
         match self {
-            Self::Unknown { .. } | Self::Stopping { .. } | Self::Broker(_) => ErrorKind::Retry,
+            Self::Unknown { .. } | Self::Stopping { .. } | Self::AnotherLife { .. } | Self::Broker(_) => {
+                ErrorKind::Retry
+            }
             Self::Store(error) => match error.kind() {
                 everstep_store::ErrorKind::Unavailable | everstep_store::ErrorKind::Conflict => {
                     ErrorKind::Retry

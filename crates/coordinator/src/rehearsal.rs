@@ -44,13 +44,17 @@ impl Hand {
     pub(crate) fn moves(&self, seconds: i64) {
         self.0.fetch_add(seconds * 1_000_000, Ordering::Relaxed);
     }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        Timestamp(self.0.load(Ordering::Relaxed))
+    }
 }
 
 impl Rehearsal {
     /// With a store in memory, whose clock is this one.
     pub(crate) fn at(hand: &Hand) -> Self {
         let hand = hand.clone();
-        let clock = Arc::new(move || Timestamp(hand.0.load(Ordering::Relaxed)));
+        let clock = Arc::new(move || hand.now());
         let store = Arc::new(SqliteStore::in_memory(clock, Arc::new(|| ())).expect("it opens"));
         Self::with(store)
     }

@@ -72,8 +72,13 @@ pub(crate) struct Asked {
 
 /// A message of the engine to a queue of its own.
 pub(crate) fn transient(queue: String, body: bytes::Bytes) -> Outgoing {
+    lasting(queue, body, EXPIRATION_MS)
+}
+
+/// The same, dropped by the broker after so many milliseconds.
+pub(crate) fn lasting(queue: String, body: bytes::Bytes, expiration_ms: u32) -> Outgoing {
     Outgoing::to_queue(queue, body)
-        .with(Properties { expiration_ms: Some(EXPIRATION_MS), ..Properties::default() })
+        .with(Properties { expiration_ms: Some(expiration_ms), ..Properties::default() })
 }
 
 #[derive(Debug, Default)]
@@ -220,6 +225,6 @@ fn grant(shared: &Shared, head: &Head, direct: bool, entries: Vec<Entry>) -> Coo
         last: head.position,
         entries,
         direct,
-        restored_at: shared.rules.restored_at.filter(|at| head.created_at <= *at),
+        restored_at: head.doubted(shared.rules.restored_at),
     })
 }

@@ -14,7 +14,7 @@
 use std::collections::HashMap;
 
 use everstep_protocol::{
-    Epoch, InstanceUid, Position, Run,
+    Epoch, InstanceUid, Millis, Position, Run,
     message::{Heartbeat, Held, HeldStep},
 };
 
@@ -22,6 +22,8 @@ use crate::rows::Subject;
 
 /// So many times the grant of a lease is repeated to a session that is heard and hears nothing; then the lease ends.
 const REPEATS_MAX: u32 = 5;
+/// A work loop comes round each second; one that has not for this long has not taken in what came meanwhile (rule W12).
+const LATE: Millis = Millis(2_000);
 
 /// A lease as stored, with what its head says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,10 +72,14 @@ pub struct Shown {
     pub steps_not_yours: Vec<HeldStep>,
 }
 
-/// Leases of one session that its heartbeats did not name so far. Kept from heartbeat to heartbeat; to lose it only makes
-/// a lost grant take longer.
+/// Leases of one session that its heartbeats did not name so far. Kept from heartbeat to heartbeat; whoever has lost it, or has just begun
+/// to listen, repeats a grant too often rather than too late.
 #[derive(Clone, Debug, Default)]
-pub struct Unnamed(HashMap<(InstanceUid, Subject, Epoch), Doubt>);
+pub struct Unnamed {
+    doubts: HashMap<(InstanceUid, Subject, Epoch), Doubt>,
+    /// A heartbeat was compared before.
+    begun: bool,
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Doubt {
@@ -91,6 +97,7 @@ pub fn compare(heartbeat: &Heartbeat, kept: &[Kept], unnamed: &mut Unnamed) -> S
         heartbeat.steps.iter().map(|step| (step.instance, Subject::step(step.call), step.epoch)).collect();
     let mut shown = Shown::default();
     let mut still = HashMap::new();
+    let begun = std::mem::replace(&mut unnamed.begun, true);
     for kept in kept {
         let named = match kept.subject.call() {
             None => held.get(&(kept.uid, kept.epoch)).map(|held| lack(held, kept)),
@@ -99,7 +106,7 @@ pub fn compare(heartbeat: &Heartbeat, kept: &[Kept], unnamed: &mut Unnamed) -> S
         let key = (kept.uid, kept.subject, kept.epoch);
         match named {
             Some(lack) => shown.lacks.extend(lack),
-            None => match doubt(unnamed.0.get(&key), heartbeat) {
+            None => match doubt(unnamed.doubts.get(&key), heartbeat, begun) {
                 Some(doubt) => {
                     if doubt.repeats > 0 {
                         shown.again.push(*kept);
@@ -110,17 +117,23 @@ pub fn compare(heartbeat: &Heartbeat, kept: &[Kept], unnamed: &mut Unnamed) -> S
             },
         }
     }
-    unnamed.0 = still;
+    unnamed.doubts = still;
     not_yours(heartbeat, kept, &mut shown);
     shown
 }
 
 /// What is thought of a lease that was not named; none if it ends. Only a heartbeat that was made after an answer had come
 /// proves that the grant would have come too, unless so many have passed that no answer comes at all.
-fn doubt(before: Option<&Doubt>, heartbeat: &Heartbeat) -> Option<Doubt> {
+fn doubt(before: Option<&Doubt>, heartbeat: &Heartbeat, begun: bool) -> Option<Doubt> {
     match before {
-        None => Some(Doubt { since: heartbeat.number, repeats: 0 }),
-        Some(doubt) if heartbeat.answered > doubt.since || doubt.repeats >= REPEATS_MAX => None,
+        // Where nobody has listened before, whoever made the grant may have died before sending it: it is repeated at once.
+        None => Some(Doubt { since: heartbeat.number, repeats: u32::from(!begun) }),
+        Some(doubt) if doubt.repeats >= REPEATS_MAX => None,
+        // What it holds is told as it was before its work loop stood still.
+        Some(doubt) if heartbeat.turned.is_some_and(|ago| ago >= LATE) => {
+            Some(Doubt { since: heartbeat.number, repeats: doubt.repeats + 1 })
+        }
+        Some(doubt) if heartbeat.answered > doubt.since => None,
         Some(doubt) => Some(Doubt { repeats: doubt.repeats + 1, ..*doubt }),
     }
 }
@@ -218,7 +231,7 @@ mod tests {
             ("no word of reports", Held { reports: None, ..held(3, 8, 0) }, lack(Some(8), false)),
         ];
         for (case, held, lacks) in cases {
-            let mut unnamed = Unnamed::default();
+            let mut unnamed = Unnamed { begun: true, ..Unnamed::default() };
             let shown = compare(&heartbeat(1, 0, &[held], &[]), &[stored], &mut unnamed);
             assert_eq!(shown, Shown { lacks, ..Shown::default() }, "{case}");
         }
@@ -230,17 +243,19 @@ mod tests {
         let not_yours = vec![(uid(1), Epoch(3))];
         let steps_not_yours = beat.steps.clone();
         let all = Shown { not_yours, steps_not_yours, ..Shown::default() };
-        assert_eq!(compare(&beat, &[], &mut Unnamed::default()), all);
+        assert_eq!(compare(&beat, &[], &mut Unnamed { begun: true, ..Unnamed::default() }), all);
         // Leases of another epoch are other leases.
-        let shown = compare(&beat, &[kept(4, 10, 4), step(6)], &mut Unnamed::default());
+        let shown =
+            compare(&beat, &[kept(4, 10, 4), step(6)], &mut Unnamed { begun: true, ..Unnamed::default() });
         assert_eq!(shown, all);
-        let shown = compare(&beat, &[kept(3, 8, 4), step(5)], &mut Unnamed::default());
+        let shown =
+            compare(&beat, &[kept(3, 8, 4), step(5)], &mut Unnamed { begun: true, ..Unnamed::default() });
         assert_eq!(shown, Shown::default());
     }
 
     /// What becomes of a lease that no heartbeat names: (number, answered) of each, and what follows.
     fn unnamed(stored: Kept, beats: &[(u64, u64, &str)]) {
-        let mut unnamed = Unnamed::default();
+        let mut unnamed = Unnamed { begun: true, ..Unnamed::default() };
         for (number, answered, expected) in beats {
             let shown = compare(&heartbeat(*number, *answered, &[], &[]), &[stored], &mut unnamed);
             let (again, ends) = (vec![stored], vec![stored]);
@@ -271,9 +286,43 @@ mod tests {
     }
 
     #[test]
-    fn w06_a_lease_that_was_confirmed_meanwhile_begins_anew() {
+    fn w06_whoever_has_just_begun_to_listen_repeats_at_once_what_is_not_named() {
         let stored = kept(3, 10, 4);
         let mut unnamed = Unnamed::default();
+        let mut shown = |beat| compare(&beat, &[stored], &mut unnamed);
+        let again = Shown { again: vec![stored], ..Shown::default() };
+        assert_eq!(shown(heartbeat(1, 0, &[], &[])), again);
+        assert_eq!(shown(heartbeat(2, 0, &[], &[])), again, "no answer has come that would prove anything");
+        let ends = Shown { unconfirmed: vec![stored], ..Shown::default() };
+        assert_eq!(shown(heartbeat(3, 2, &[], &[])), ends);
+    }
+
+    #[test]
+    fn w06_a_loop_that_stands_still_proves_nothing_for_a_while() {
+        let stored = kept(3, 10, 4);
+        let mut unnamed = Unnamed { begun: true, ..Unnamed::default() };
+        let mut beat = |number, turned| {
+            let turned = Some(Millis(turned));
+            let beat = Heartbeat { turned, ..heartbeat(number, number - 1, &[], &[]) };
+            let Shown { again, unconfirmed, .. } = compare(&beat, &[stored], &mut unnamed);
+            (again.len(), unconfirmed.len())
+        };
+        assert_eq!(beat(1, 300), (0, 0));
+        for number in 2..5 {
+            assert_eq!(beat(number, 2_000 * number), (1, 0), "heartbeat {number}");
+        }
+        assert_eq!(beat(5, 300), (0, 1), "it has come round, after an answer, and does not have it");
+        assert_eq!(beat(6, 300), (0, 0));
+        for number in 7..12 {
+            assert_eq!(beat(number, 60_000), (1, 0), "heartbeat {number}");
+        }
+        assert_eq!(beat(12, 60_000), (0, 1), "a loop that never comes round keeps nothing for ever");
+    }
+
+    #[test]
+    fn w06_a_lease_that_was_confirmed_meanwhile_begins_anew() {
+        let stored = kept(3, 10, 4);
+        let mut unnamed = Unnamed { begun: true, ..Unnamed::default() };
         let mut shown = |beat| compare(&beat, &[stored], &mut unnamed);
         assert_eq!(shown(heartbeat(1, 0, &[], &[])), Shown::default());
         assert_eq!(shown(heartbeat(2, 1, &[held(3, 10, 4)], &[])), Shown::default());

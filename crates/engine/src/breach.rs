@@ -9,7 +9,7 @@
 //! | `idle` | no lease, ready row, wait, pause or question | waits that its journal has open are opened; else it is runnable |
 //! | `waits_miscounted` | the head counts other waits than there are | counted anew; waits that its journal has open are opened |
 //! | `session_unknown` | a lease of a session that was never opened | the lease ends like one given back |
-//! | `step_unoffered` | a remote step that nobody has and nothing offers | it is offered |
+//! | `step_unoffered` | a remote step that nobody has and nothing offers | it is offered; one that is called at most once and had been taken up asks |
 //! | `step_missing` | a wait for a remote step that is not there | a person is asked |
 //! | `event_unheard` | a wait that no event finds, or that an unread event fits | the event is delivered, or the wait is found again |
 //! | `hook_missing` | a wait for a hook, and the instance owns none | the wait ends, like that of a hook which is over |
@@ -144,7 +144,9 @@ impl BreachKind {
                 "they were counted anew, and waits that its journal has open were opened again"
             }
             Self::SessionUnknown => "the lease was ended like one that is given back",
-            Self::StepUnoffered => "the step was offered to its pool",
+            Self::StepUnoffered => {
+                "the step was offered to its pool; one that is called at most once and had been taken up asks a person"
+            }
             Self::StepMissing => "nothing is left to run",
             Self::EventUnheard => {
                 "the oldest unread event that fits was delivered; without any the wait is found by the next"

@@ -127,6 +127,13 @@ pub struct Head {
 }
 
 impl Head {
+    /// The moment of a restore, if the history that was lost with it may have had this instance: it is older, or is tied to another. A child
+    /// that its older parent starts anew looks young, and may have run in the time that was lost.
+    #[must_use]
+    pub fn doubted(&self, restored_at: Option<Timestamp>) -> Option<Timestamp> {
+        restored_at.filter(|at| self.created_at <= *at || self.links > 0)
+    }
+
     /// The head of a new instance, before its first entry.
     #[must_use]
     pub const fn new(

@@ -59,6 +59,11 @@ identity! {
     /// One live worker process, from its open to its end. Never comes back (rule W10).
     SessionId
 }
+
+impl SessionId {
+    /// Of whoever it was that nothing names any more.
+    pub const UNKNOWN: Self = Self(Uuid::nil());
+}
 identity! {
     /// One coordinator process.
     CoordinatorId

@@ -263,7 +263,7 @@ pub trait Schedule: Send + Sync + std::fmt::Debug + 'static {
         ttl: Millis,
     ) -> Result<Vec<&'static str>, Error>;
 
-    /// Gives all duties of a coordinator up, so that another takes them at once.
+    /// Gives all duties of a coordinator up, so that another takes them at once, and forgets that it was there.
     async fn release_duties(&self, coordinator: CoordinatorId) -> Result<(), Error>;
 }
 

@@ -123,7 +123,8 @@ impl Session {
             credits: account.credits,
             progress: account.progress,
         };
-        Some((SessionMessage::Heartbeat(heartbeat), interval))
+        // Longer than a coordinator's own: where both wait in a queue, the way is taken for closed before anybody is taken for silent.
+        Some((SessionMessage::Heartbeat(heartbeat), (interval * 3).min(opened.lease.to_std())))
     }
 
     /// A heartbeat was answered: the session lived when it was sent.
@@ -210,7 +211,8 @@ mod tests {
         let mut session = Session::new(SessionId::generate(), begin);
         session.connected("inbox.1".to_owned(), begin);
         open(&mut session, begin);
-        assert!(session.heartbeat(account, begin).is_some());
+        let (_, life) = session.heartbeat(account, begin).expect("it is due");
+        assert_eq!(life, Duration::from_secs(6), "three times as long as a coordinator's own");
         session.disconnected();
         assert!(session.heartbeat(account, at(2000)).is_none());
         assert_eq!(session.deadline(), Some(at(4000)), "it does not spin");

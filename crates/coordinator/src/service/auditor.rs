@@ -36,7 +36,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             Ok(next) => after = next,
             Err(error) => {
                 tracing::warn!(%error, "whether every open instance has a reason to move is not known");
-                tokio::time::sleep(EVERY).await;
+                tokio::time::sleep(EVERY.max(began.elapsed() * SPARSE)).await;
                 continue;
             }
         }
@@ -59,7 +59,14 @@ async fn page(
     shared.metrics.auditor.checked.inc_by(walked.open);
     let mut found = Vec::new();
     for suspect in walked.suspects {
-        found.extend(mend(shared, suspect).await?);
+        let (uid, breach) = (suspect.uid, suspect.breach.kind());
+        match mend(shared, suspect).await {
+            Ok(mended) => found.extend(mended),
+            // Nobody else has to wait for it.
+            Err(error) => {
+                tracing::warn!(%error, instance = %uid, breach = breach.word(), "a suspect could not be looked at; the walk goes on");
+            }
+        }
     }
     // Whatever has become of the records, it is mended, counted and in the log.
     if let Err(error) = shared.store.keep_breaches(&found).await {

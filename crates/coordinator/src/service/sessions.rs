@@ -13,7 +13,10 @@ use everstep_protocol::{
 use everstep_store::LeaseRow;
 
 use super::heartbeats::{self, Known};
-use crate::{sender::transient, shared::Shared};
+use crate::{
+    sender::{lasting, transient},
+    shared::Shared,
+};
 
 const REFRESH: Duration = Duration::from_secs(1);
 
@@ -35,16 +38,14 @@ pub(crate) fn queue() -> QueueDeclaration {
     queue
 }
 
-/// Sends the coordinator's own heartbeat the same way that workers send theirs (rule W8).
+/// Sends the coordinator's own heartbeat the same way that workers send theirs (rule W8). It lives no longer than one of theirs: a way on which
+/// theirs die of old age must not look open.
 pub(crate) async fn beat(shared: Arc<Shared>) {
+    let life = u32::try_from(shared.settings.heartbeat.as_u64()).unwrap_or(u32::MAX).max(1);
     loop {
         let message = SessionMessage::Beat { coordinator: shared.id };
-        if let Err(error) = around(
-            "publish.beat",
-            shared.broker.send(vec![transient(topology::SESSIONS.to_owned(), wire::encode(&message))]),
-        )
-        .await
-        {
+        let beat = lasting(topology::SESSIONS.to_owned(), wire::encode(&message), life);
+        if let Err(error) = around("publish.beat", shared.broker.send(vec![beat])).await {
             tracing::debug!(%error, "the way to the sessions queue is closed; no lease runs meanwhile");
         }
         tokio::time::sleep(gap(shared.settings.lease).to_std() / 3).await;
@@ -143,18 +144,28 @@ impl Page {
         let (message, settle) = delivery.split();
         self.settles.push(settle);
         match wire::decode::<SessionMessage>("session message", &message.body) {
-            Ok(SessionMessage::Open(open)) => self.opens.push(open),
-            Ok(SessionMessage::Heartbeat(heartbeat)) => {
-                // The latest heartbeat of a session says everything.
-                self.heartbeats.retain(|other| other.session != heartbeat.session);
-                self.heartbeats.push(heartbeat);
-            }
-            Ok(SessionMessage::Goodbye { session }) => self.goodbyes.push(session),
-            Ok(SessionMessage::Beat { .. }) => self.beat = true,
+            Ok(said) => self.take(said),
             Err(error) => {
                 tracing::warn!(%error, "a message on the sessions queue is dropped");
                 shared.metrics.unreadable.with_label_values(&["session"]).inc();
             }
+        }
+    }
+
+    fn take(&mut self, said: SessionMessage) {
+        match said {
+            SessionMessage::Open(open) => {
+                // What it had said before names the inbox that it had.
+                self.heartbeats.retain(|other| other.session != open.session);
+                self.opens.push(open);
+            }
+            SessionMessage::Heartbeat(heartbeat) => {
+                // The latest heartbeat of a session says everything.
+                self.heartbeats.retain(|other| other.session != heartbeat.session);
+                self.heartbeats.push(heartbeat);
+            }
+            SessionMessage::Goodbye { session } => self.goodbyes.push(session),
+            SessionMessage::Beat { .. } => self.beat = true,
         }
     }
 
@@ -265,9 +276,52 @@ pub(super) async fn answer(shared: &Shared, session: SessionId, inbox: String, i
 
 #[cfg(test)]
 mod tests {
-    //! Proves that a beat after a gap gives every session a full lease. Not: when a session is silent; see the store's conformance.
+    //! Proves that a beat after a gap gives every session a full lease, and that neither beats nor heartbeats are believed for longer than
+    //! they are true. Not: when a session is silent; see the store's conformance.
     use super::*;
     use crate::rehearsal::{Hand, Rehearsal};
+
+    /// Behind a slow reader heartbeats grow old. Beats that lived longer would say that the way is open on which nobody is heard.
+    #[tokio::test]
+    async fn w08_a_beat_lives_no_longer_than_it_takes_for_a_heartbeat_to_come() {
+        let coordinator = Rehearsal::at(&Hand::default());
+        let shared = Arc::clone(&coordinator.shared);
+        let consume = Consume { queue: queue().into(), prefetch: 1 };
+        let mut consumer = shared.broker.consume(consume).await.expect("the broker is there");
+        let beating = tokio::spawn(beat(Arc::clone(&shared)));
+        let message = loop {
+            if let Incoming::Delivery(delivery) = consumer.next().await {
+                break delivery.split().0;
+            }
+        };
+        beating.abort();
+        let life = u64::from(message.properties.expiration_ms.expect("it grows old"));
+        assert_eq!(life, shared.settings.heartbeat.as_u64());
+    }
+
+    #[test]
+    fn w09_a_late_heartbeat_does_not_bring_the_old_inbox_back() {
+        let open = crate::rehearsal::open(SessionId::generate());
+        let again = OpenSession { inbox: format!("{}.2", open.inbox), ..open.clone() };
+        let heartbeat = |inbox: &str| Heartbeat {
+            session: open.session,
+            number: 1,
+            answered: 0,
+            inbox: inbox.to_owned(),
+            held: Vec::new(),
+            steps: Vec::new(),
+            running: 0,
+            turned: None,
+            credits: Vec::new(),
+            progress: Vec::new(),
+        };
+        let mut page = Page::default();
+        page.take(SessionMessage::Heartbeat(heartbeat(&open.inbox)));
+        page.take(SessionMessage::Open(again.clone()));
+        assert_eq!((page.opens.len(), page.heartbeats.len()), (1, 0));
+        page.take(SessionMessage::Heartbeat(heartbeat(&again.inbox)));
+        assert_eq!(page.heartbeats.iter().map(|beat| &beat.inbox).collect::<Vec<_>>(), [&again.inbox]);
+    }
 
     #[tokio::test]
     async fn w08_after_a_gap_nobody_has_been_silent() {

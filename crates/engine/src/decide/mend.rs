@@ -83,6 +83,11 @@ fn step_unoffered(draft: &mut Draft<'_>, call: CallHash) -> Answer {
     else {
         return Answer::Nothing;
     };
+    // Its lease was the intent (rule L7): whoever had it may have called.
+    if row.granted_at.is_some() && row.remote.policy.class.is_intended() && !draft.is_paused() {
+        let row = row.clone();
+        return step::forgotten(draft, call, &row);
+    }
     let (pool, called) = (row.remote.pool.clone(), row.call.clone());
     if draft.is_paused() {
         draft.hold_step(call, &called);

@@ -82,12 +82,12 @@ pub(super) fn claim(draft: &mut Draft<'_>, session: SessionId, call: CallHash) -
     }
 }
 
-/// Whether the history that was lost with a restore may have called a step that is called at most once: its instance is older than the
-/// restore, and nothing was done about the step since then.
+/// Whether the history that was lost with a restore may have called a step that is called at most once: it may have had its instance, and
+/// nothing was done about the step since then.
 fn is_doubtful(draft: &Draft<'_>, row: &RemoteRow) -> bool {
-    let Some(restored_at) = draft.context.restored_at else { return false };
+    let Some(restored_at) = draft.head.doubted(draft.context.restored_at) else { return false };
     let since = [row.granted_at, row.first_at].into_iter().flatten().any(|at| at > restored_at);
-    row.remote.policy.class == Class::AtMostOnce && draft.head.created_at <= restored_at && !since
+    row.remote.policy.class == Class::AtMostOnce && !since
 }
 
 /// A person is asked before the step is called. No code has run it in this life: the build says so.
@@ -180,6 +180,21 @@ pub(super) fn ended(
         draft.changes.push(Change::Ready(Subject::step(from.call), Some(pool.clone())));
         draft.offer_step(from.call, pool);
     }
+    Answer::Done
+}
+
+/// A step that was taken up, and nothing says any more by whom, nor what came of it.
+pub(super) fn forgotten(draft: &mut Draft<'_>, call: CallHash, row: &RemoteRow) -> Answer {
+    let Ok(build) = BuildName::new("unknown") else { return Answer::Nothing };
+    let from = From { session: SessionId::UNKNOWN, build: &build, call, progress: None };
+    let failure = Failure::new(FailureKind::WorkerLost, "its lease is gone, and with it who ran it");
+    let lost = AttemptOutcome::Failed { failure, retry_in: None };
+    conclude(
+        draft,
+        &from,
+        row,
+        &Ending { ran_for: Millis(0), outcome: &lost, found: false, reference: None },
+    );
     Answer::Done
 }
 

@@ -14,8 +14,13 @@ use crate::{Error, ErrorKind};
 const RESTORING: &str = "beginning a new life of a restored database";
 const SETTLING: &str = "ending the questions of a restore";
 
-/// Duties last for 3 s: whoever renews one has this database open.
-const COORDINATORS: &str = "SELECT count(DISTINCT coordinator) FROM duty WHERE until_at > everstep_clock()";
+/// Nobody takes a duty or is seen until this is over: a coordinator that begins is seen first, and reads the number of its life after that.
+const CLOSE: &str = "LOCK TABLE duty, coordinator IN SHARE MODE";
+
+/// Duties last for 3 s, and every coordinator is seen each 5 s: whoever renews that has this database open.
+const COORDINATORS: &str = "SELECT count(*) FROM (
+    SELECT coordinator FROM duty WHERE until_at > everstep_clock()
+    UNION SELECT id FROM coordinator WHERE heard_at > everstep_clock() - 7000000) running";
 
 /// The number is one that no other life can have had, also where the same backup is restored twice: it is not below the clock.
 const RAISE: &str = "UPDATE installation
@@ -54,25 +59,28 @@ pub struct Restored {
 /// Errors: [`ErrorKind::InUse`] while a coordinator has the database open.
 pub async fn restored(url: &str) -> Result<Restored, Error> {
     let mut client = open(url, RESTORING).await?;
-    let coordinators = client.query_one(COORDINATORS, &[]).await;
-    let coordinators: i64 = coordinators.map_err(|error| Fault::from(error).into_error(RESTORING))?.get(0);
-    if coordinators > 0 {
+    begin(&mut client).await.map_err(|fault| fault.into_error(RESTORING))?.map_err(|coordinators| {
         let reason = format!(
-            "coordinators that run with this database: {coordinators}; stop them first, and try again 3 s later"
+            "coordinators that run with this database: {coordinators}; stop them first, and try again 7 s later"
         );
-        return Err(Error::new(ErrorKind::InUse, RESTORING, reason));
-    }
-    begin(&mut client).await.map_err(|fault| fault.into_error(RESTORING))
+        Error::new(ErrorKind::InUse, RESTORING, reason)
+    })
 }
 
-async fn begin(client: &mut Client) -> Result<Restored, Fault> {
+/// How many coordinators run, if some do: then nothing was done.
+async fn begin(client: &mut Client) -> Result<Result<Restored, i64>, Fault> {
     let transaction = client.transaction().await?;
+    transaction.batch_execute(CLOSE).await?;
+    let coordinators: i64 = transaction.query_one(COORDINATORS, &[]).await?.get(0);
+    if coordinators > 0 {
+        return Ok(Err(coordinators));
+    }
     let incarnation: i64 = transaction.query_one(RAISE, &[]).await?.get(0);
     let sessions = transaction.execute(END_SESSIONS, &[]).await?;
     let ends = transaction.execute(REORDER_ENDS, &[]).await?;
     let open: i64 = transaction.query_one(OPEN, &[]).await?.get(0);
     transaction.commit().await?;
-    Ok(Restored { incarnation: Incarnation(incarnation as u64), open: open as u64, sessions, ends })
+    Ok(Ok(Restored { incarnation: Incarnation(incarnation as u64), open: open as u64, sessions, ends }))
 }
 
 /// Ends the questions of a restore: whatever the history that was lost may have done is known by now. Answers with whether there was

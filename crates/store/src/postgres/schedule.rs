@@ -27,7 +27,8 @@ const EXPIRED: &str = "SELECT instance FROM ended
     WHERE delete_at <= (SELECT everstep_clock()) ORDER BY delete_at LIMIT $1::bigint";
 const UNSERVED: &str = include_str!("sql/unserved.sql");
 const DEPTHS: &str = include_str!("sql/depths.sql");
-const RELEASE: &str = "DELETE FROM duty WHERE coordinator = $1::uuid";
+const RELEASE: &str = "WITH gone AS (DELETE FROM coordinator WHERE id = $1::uuid)
+    DELETE FROM duty WHERE coordinator = $1::uuid";
 
 #[async_trait]
 impl Schedule for PostgresStore {

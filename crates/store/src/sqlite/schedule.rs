@@ -165,6 +165,8 @@ impl Schedule for SqliteStore {
     async fn release_duties(&self, coordinator: CoordinatorId) -> Result<(), Error> {
         let work = move |connection: &Connection, _| {
             connection.execute("DELETE FROM duty WHERE coordinator = ?1", [coordinator.0.as_bytes()])?;
+            connection
+                .execute("DELETE FROM coordinator WHERE coordinator = ?1", [coordinator.0.as_bytes()])?;
             Ok(())
         };
         self.writer.write("giving duties up", work).await

@@ -214,6 +214,24 @@ pub(crate) async fn w42_a_remote_step_that_nobody_offers_is_offered(store: Arc<d
     assert!(scene.look(uid, &[&resize]).await.rows.ready.contains_key(&(uid, subject)));
 }
 
+/// Its lease was the intent (rule L7): whoever had it may have called.
+pub(crate) async fn w42_l07_a_step_at_most_once_whose_lease_is_lost_is_not_called_again(
+    store: Arc<dyn Store>,
+) {
+    let scene = Scene::new(store);
+    let pay = step("pay");
+    let policy = Policy { class: everstep_protocol::Class::AtMostOnce, ..Policy::default() };
+    let uid = waiting(&scene, "o-1", vec![sleeping(&pay, remote_wait(policy))]).await;
+    let subject = Subject::step(pay.hash());
+    let claim = What::StepClaim { session: SessionId::generate(), call: pay.hash() };
+    assert_eq!(scene.on(uid, claim).await, Answer::Granted);
+    damage(&scene, Writes { lease_deletes: vec![(uid, subject)], ..Writes::default() }).await;
+    assert_eq!(heals(&scene, uid, "step_unoffered").await, Answer::Done);
+    let look = scene.look(uid, &[&pay]).await;
+    assert!(!look.rows.ready.contains_key(&(uid, subject)), "nobody is offered it");
+    assert_eq!(status(&scene, "o-1").await, StatusWord::Attention, "a person is asked");
+}
+
 pub(crate) async fn w42_a_remote_step_that_is_gone_asks_a_person(store: Arc<dyn Store>) {
     let scene = Scene::new(store);
     let resize = step("resize");

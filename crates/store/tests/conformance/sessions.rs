@@ -109,6 +109,32 @@ pub(crate) async fn w06_heartbeats_find_the_leases_and_how_far_their_heads_are(s
     assert_eq!(store.heard(&[]).await.unwrap(), []);
 }
 
+pub(crate) async fn w08_who_is_heard_between_the_look_and_the_end_lives(store: Arc<dyn Store>) {
+    let (session, me) = (SessionId::generate(), CoordinatorId::generate());
+    let (none, long) = (Millis(0), Millis(3_600_000));
+    store.open_session(&open_session(session)).await.unwrap();
+    assert!(!store.end_silent(session, none).await.unwrap(), "no heartbeat has come the way yet");
+    store.beat(me, long).await.unwrap();
+    assert_eq!(store.silent(none).await.unwrap(), [session]);
+    // As if it had been found silent for an hour, and was heard since.
+    store.heard(&[heard(session)]).await.unwrap();
+    assert!(!store.end_silent(session, long).await.unwrap(), "it was heard");
+    assert_eq!(store.sessions().await.unwrap().len(), 1);
+    // Or a gap was noted since.
+    let open_for = Millis(20);
+    while store.silent(open_for).await.unwrap().is_empty() {
+        store.beat(me, long).await.unwrap();
+    }
+    tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    store.beat(me, Millis(1)).await.unwrap();
+    store.beat(me, long).await.unwrap();
+    assert!(!store.end_silent(session, Millis(5_000)).await.unwrap(), "the way was closed");
+    assert!(!store.end_silent(SessionId::generate(), none).await.unwrap(), "nobody has that one");
+    assert!(store.end_silent(session, none).await.unwrap());
+    assert!(!store.end_silent(session, none).await.unwrap(), "it has ended");
+    assert!(store.sessions().await.unwrap().is_empty());
+}
+
 pub(crate) async fn w08_silence_counts_only_while_it_could_be_heard(store: Arc<dyn Store>) {
     let (session, me) = (SessionId::generate(), CoordinatorId::generate());
     let (none, long) = (Millis(0), Millis(3_600_000));

@@ -191,7 +191,8 @@ async fn l07_after_a_restore_nothing_is_lost_and_what_may_have_been_called_asks(
     let settings = PostgresSettings { pool_max: 4, ..PostgresSettings::new(&copy.postgres) };
     let store: Arc<dyn Store> = Arc::new(PostgresStore::connect(settings).await.expect("it is migrated"));
     // As in a dump of a server whose counter of transactions is far ahead of this one's.
-    let ahead = "UPDATE ended SET tx = tx + 1000000000; UPDATE duty SET until_at = 0";
+    let ahead = "UPDATE ended SET tx = tx + 1000000000; UPDATE duty SET until_at = 0; \
+                 UPDATE coordinator SET heard_at = 0";
     tokio::task::block_in_place(|| copy.sql(ahead)).expect("it is changed");
     assert_eq!(told(&store).await, [""; 0], "the stream waits for the counter");
     let before = store.incarnation().await.expect("the store answers");
