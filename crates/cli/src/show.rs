@@ -14,7 +14,7 @@ use crate::answer::{
     Rollback,
 };
 
-pub use self::access::{access_tokens, new_access_token};
+pub use self::access::{about_new_access_token, access_tokens, secret};
 pub use self::doctor::{breaches, diagnosis};
 pub use self::schedule::{schedule, schedule_changes, schedules};
 
