@@ -2,6 +2,7 @@
 //! the terminal.
 
 mod access;
+mod audit;
 mod doctor;
 mod schedule;
 
@@ -15,6 +16,7 @@ use crate::answer::{
 };
 
 pub use self::access::{about_new_access_token, access_tokens, secret};
+pub use self::audit::actions;
 pub use self::doctor::{breaches, diagnosis};
 pub use self::schedule::{schedule, schedule_changes, schedules};
 

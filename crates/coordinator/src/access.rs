@@ -52,7 +52,7 @@ pub(crate) struct Caller {
 impl Caller {
     /// Somebody of whom nothing is asked.
     pub(crate) fn anonymous() -> Self {
-        Self { who: "anonymous".to_owned(), grants: Vec::new() }
+        Self { who: access::ANONYMOUS.to_owned(), grants: Vec::new() }
     }
 
     pub(crate) fn allows(&self, role: Role, scope: &Scope) -> bool {

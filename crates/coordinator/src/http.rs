@@ -43,6 +43,7 @@
 //! | `POST /v1/{namespace}/hooks/{token}/resume` | resumes a hook |
 //! | `POST /hooks/{namespace}/{token}` | calls a webhook, from anywhere; other methods where it takes them |
 //! | `GET`, `POST /v1/{namespace}/access-tokens`, `DELETE .../{id}` | what opens all this |
+//! | `GET /v1/{namespace}/audit` | who did what |
 //! | `GET /v1/{namespace}/breaches` | what the auditor has found and mended |
 //! | `GET /v1/{namespace}/rejected` | messages that could not be accepted |
 //! | `GET /v1/doctor` | the state of the installation: what is wrong, what it means, what to do |
@@ -53,6 +54,7 @@ mod access;
 mod access_tokens;
 mod act;
 mod attention;
+mod audit;
 mod batch;
 mod breaches;
 mod bulk;
@@ -234,6 +236,7 @@ fn plain() -> OpenApiRouter<Handle> {
         .routes(routes!(schedules::changes))
         .routes(routes!(access_tokens::list, access_tokens::create))
         .routes(routes!(access_tokens::revoke))
+        .routes(routes!(audit::list))
         .routes(routes!(rejected::list))
         .routes(routes!(breaches::list))
         .routes(routes!(hooks::list))

@@ -8,12 +8,13 @@
 //! | `transaction`, `load`, `write` | the transaction of a batch: lock and load, decide, write and commit in two round trips |
 //! | `rows` | rows and columns of engine types |
 //! | `statements` | the hot statements, of which a test asserts the plans (rule W37) |
-//! | `journal`, `sessions`, `schedule`, `records`, `bulks`, `schedules`, `access`, `views` | the rest of the port |
+//! | `journal`, `sessions`, `schedule`, `records`, `bulks`, `schedules`, `access`, `actions`, `views` | the rest of the port |
 //!
 //! Invariants: locks are taken on heads, in one order, never waited for; side rows change only under their head's lock, but
 //! for the offer mark of a ready row; a connection inside a transaction never goes back to the pool.
 
 mod access;
+mod actions;
 mod attention;
 mod audits;
 mod bulks;

@@ -63,7 +63,7 @@ async fn direct(global: &Global, args: AccessArgs) -> Result<(), Failure> {
         Some(name) => name,
         None => AccessName::new(http::ACCESS_TOKEN_UNNAMED).map_err(anyhow::Error::from)?,
     };
-    let by = Asker { who: "whoever has the database".to_owned(), from: "command line".to_owned() };
+    let by = Asker::command_line();
     let grant = Grant { role, scope };
     let made = everstep_coordinator::issue_access_token(&*store, name, grant, lasts, &by).await;
     let (token, row) = made.map_err(anyhow::Error::from)?;

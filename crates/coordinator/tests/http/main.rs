@@ -5,6 +5,7 @@
 
 mod access;
 mod attention;
+mod audit;
 mod bulk;
 mod doctor;
 mod hooks;

@@ -2,10 +2,15 @@
 
 use std::str::FromStr;
 
-use everstep_protocol::Incarnation;
+use everstep_engine::{
+    access::Asker,
+    action::{Action, Target},
+};
+use everstep_protocol::{Incarnation, Scope};
 use tokio_postgres::{Client, Config};
 
 use super::{
+    actions::{record, recorded},
     fault::Fault,
     migrate::{check, dial},
 };
@@ -29,6 +34,8 @@ const END_SESSIONS: &str =
 /// Transactions of another server may be ahead of this one's counter, which would tell these ends only once it had come so far.
 const REORDER_ENDS: &str = "UPDATE ended SET tx = pg_current_xact_id()::text::bigint
     WHERE tx > pg_current_xact_id()::text::bigint";
+
+const RECORD: &str = concat!("WITH done AS (SELECT everstep_clock() AS at)", recorded!("$1"));
 
 const OPEN: &str = "SELECT count(*) FROM instance WHERE status = 0";
 
@@ -70,6 +77,8 @@ async fn begin(client: &mut Client) -> Result<Restored, Fault> {
     let incarnation: i64 = transaction.query_one(RAISE, &[]).await?.get(0);
     let sessions = transaction.execute(END_SESSIONS, &[]).await?;
     let ends = transaction.execute(REORDER_ENDS, &[]).await?;
+    let action = Action::done(&Asker::command_line(), Scope::All, Target::Installation, "restored");
+    transaction.execute(RECORD, &[&record(&action)]).await?;
     let open: i64 = transaction.query_one(OPEN, &[]).await?.get(0);
     transaction.commit().await?;
     Ok(Restored { incarnation: Incarnation(incarnation as u64), open: open as u64, sessions, ends })
@@ -78,9 +87,14 @@ async fn begin(client: &mut Client) -> Result<Restored, Fault> {
 /// Ends the questions of a restore: whatever the history that was lost may have done is known by now. Answers with whether there was
 /// a restore whose questions were not over. Coordinators read it when they start.
 pub async fn settled(url: &str) -> Result<bool, Error> {
-    const SETTLE: &str = "UPDATE installation SET restored_at = NULL WHERE restored_at IS NOT NULL";
+    const SETTLE: &str = concat!(
+        "WITH done AS (
+            UPDATE installation SET restored_at = NULL WHERE restored_at IS NOT NULL RETURNING everstep_clock() AS at)",
+        recorded!("$1")
+    );
     let client = open(url, SETTLING).await?;
-    let settled = client.execute(SETTLE, &[]).await;
+    let action = Action::done(&Asker::command_line(), Scope::All, Target::Installation, "restored-settled");
+    let settled = client.execute(SETTLE, &[&record(&action)]).await;
     Ok(settled.map_err(|error| Fault::from(error).into_error(SETTLING))? > 0)
 }
 
