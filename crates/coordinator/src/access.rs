@@ -106,6 +106,13 @@ impl Keyring {
         })
     }
 
+    /// Whether it was seen to be good, be that over by now: what is not is a guess.
+    pub(crate) fn knows(&self, token: &AccessToken) -> bool {
+        let held = self.held();
+        let row = held.get(&token.id()).and_then(|held| held.row.as_ref());
+        row.is_some_and(|row| row.kept.hash == token.hash())
+    }
+
     /// What was known of a token is not true any more.
     pub(crate) fn forget(&self, id: AccessTokenId) {
         self.held().remove(&id);

@@ -74,6 +74,7 @@ mod ledger;
 mod list;
 mod needs;
 mod operate;
+mod pace;
 mod problem;
 mod reason;
 mod rejected;
@@ -84,7 +85,7 @@ mod view;
 mod watch;
 mod webhooks;
 
-use std::{future::IntoFuture, io, net::SocketAddr, time::Duration};
+use std::{future::IntoFuture, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{
     Router,
@@ -99,9 +100,11 @@ use tower_http::{
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 
+use self::pace::Pace;
 pub use self::{
     access::Demand,
     access_tokens::{UNNAMED as ACCESS_TOKEN_UNNAMED, lasts as access_token_lasts},
+    pace::Rate,
 };
 use crate::Handle;
 
@@ -116,6 +119,8 @@ const BATCH_BODY_BYTES: usize = 16 << 20;
 pub struct Settings {
     /// When requests need an access token.
     pub access: Demand,
+    /// How fast one caller may ask. Default: as fast as they like.
+    pub rate: Rate,
 }
 
 /// Serves the API with the default settings until `stop` is done and the requests under way are answered, or too late.
@@ -166,6 +171,7 @@ pub fn router(settings: Settings, listen: SocketAddr, handle: Handle) -> Router 
         handle: handle.clone(),
         demands: settings.access.holds_at(listen),
         is_loopback: listen.ip().to_canonical().is_loopback(),
+        pace: Pace::of(settings.rate).map(Arc::new),
     };
     let (router, document) = documented(&handle).split_for_parts();
     router

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use everstep_coordinator::http::Demand;
+use everstep_coordinator::http::{Demand, Rate};
 use everstep_protocol::{BuildName, Millis, Pool};
 use everstep_settings::SecretUrl;
 use serde::{Deserialize, Serialize};
@@ -57,11 +57,17 @@ pub struct Http {
     /// When requests need an access token: `unless_loopback`, where only this host can ask; `always`; or `never`, which lets whoever
     /// reaches the port do everything. Default `unless_loopback`.
     pub access: Demand,
+    /// How many requests of one caller are served in a second, on and on: of one access token or, without one, of one address. What is
+    /// more is answered `rate_limited`. Each coordinator counts for itself. Default 0: as many as come.
+    pub rate_per_second: u32,
+    /// How many of them are served at once after a pause. Default 0: as many as in a second.
+    pub rate_burst: u32,
 }
 
 impl Default for Http {
     fn default() -> Self {
-        Self { listen: SocketAddr::from(([127, 0, 0, 1], 7070)), access: Demand::default() }
+        let listen = SocketAddr::from(([127, 0, 0, 1], 7070));
+        Self { listen, access: Demand::default(), rate_per_second: 0, rate_burst: 0 }
     }
 }
 
@@ -69,7 +75,8 @@ impl Http {
     /// As the coordinator takes them.
     #[must_use]
     pub const fn served(&self) -> everstep_coordinator::http::Settings {
-        everstep_coordinator::http::Settings { access: self.access }
+        let rate = Rate { per_second: self.rate_per_second, burst: self.rate_burst };
+        everstep_coordinator::http::Settings { access: self.access, rate }
     }
 }
 

@@ -22,7 +22,7 @@ pub(crate) async fn token(store: &Arc<dyn Store>, role: Role, namespace: &str) -
 }
 
 pub(crate) async fn demanding() -> Rig {
-    let settings = http::Settings { access: http::Demand::Always };
+    let settings = http::Settings { access: http::Demand::Always, ..http::Settings::default() };
     Rig::serving(settings, "127.0.0.1:0", async |_| ()).await
 }
 
@@ -248,7 +248,7 @@ async fn o24_a04_without_tokens_only_this_host_and_no_web_page_is_served() {
     let unknown = format!("Bearer evs_{}_{}", "0".repeat(32), "0".repeat(64));
     assert_eq!(rig.ask("GET", INSTANCES, &[("authorization", &unknown)], "").await.status, 200);
     // Open on purpose: pages of other origins are kept out all the same.
-    let open = http::Settings { access: http::Demand::Never };
+    let open = http::Settings { access: http::Demand::Never, ..http::Settings::default() };
     let rig = Rig::serving(open, "0.0.0.0:0", async |_| ()).await;
     assert_eq!(rig.ask("GET", INSTANCES, &[("host", "engine.example")], "").await.status, 200);
     rig.ask("POST", &format!("{INSTANCES}/a/terminate"), &page, "{}").await.problem(403, "not_from_here");

@@ -12,6 +12,7 @@ mod hooks;
 mod ids;
 mod lists;
 mod openapi;
+mod rate;
 mod rig;
 mod schedules;
 mod streams;
