@@ -81,6 +81,7 @@ mod rejected;
 mod rollback;
 mod schedules;
 mod stream;
+mod tls;
 mod view;
 mod watch;
 mod webhooks;
@@ -89,9 +90,11 @@ use std::{future::IntoFuture, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{
     Router,
-    extract::{DefaultBodyLimit, MatchedPath, Request},
+    extract::{DefaultBodyLimit, MatchedPath, Request, connect_info::Connected},
     middleware,
+    serve::IncomingStream,
 };
+use everstep_tls::Identity;
 use futures::FutureExt;
 use tokio::net::TcpListener;
 use tower_http::{
@@ -100,12 +103,12 @@ use tower_http::{
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use self::pace::Pace;
 pub use self::{
     access::Demand,
     access_tokens::{UNNAMED as ACCESS_TOKEN_UNNAMED, lasts as access_token_lasts},
     pace::Rate,
 };
+use self::{access::Peer, pace::Pace, tls::TlsListener};
 use crate::Handle;
 
 /// How long requests under way may take after the stop: longer than a decision is waited for.
@@ -142,12 +145,42 @@ pub async fn serve_with(
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
     let addr = listener.local_addr()?;
+    said(settings, addr, "serving HTTP");
+    run(router(settings, addr, handle), listener, stop).await
+}
+
+/// The same by HTTPS alone, for whoever trusts what is shown.
+pub async fn serve_encrypted(
+    settings: Settings,
+    identity: Arc<Identity>,
+    listener: TcpListener,
+    handle: Handle,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
+    let listener = TlsListener::new(listener, identity)?;
+    let addr = axum::serve::Listener::local_addr(&listener)?;
+    said(settings, addr, "serving HTTPS");
+    run(router(settings, addr, handle), listener, stop).await
+}
+
+fn said(settings: Settings, addr: SocketAddr, serving: &'static str) {
     let demands_tokens = settings.access.holds_at(addr);
-    tracing::info!(%addr, demands_tokens, "serving HTTP");
+    tracing::info!(%addr, demands_tokens, "{serving}");
     if !demands_tokens && !addr.ip().to_canonical().is_loopback() {
         tracing::warn!(%addr, "the HTTP API is open: whoever reaches this address may do everything (http.access = never)");
     }
-    let service = router(settings, addr, handle).into_make_service_with_connect_info::<SocketAddr>();
+}
+
+async fn run<L>(
+    router: Router,
+    listener: L,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()>
+where
+    L: axum::serve::Listener<Addr = SocketAddr>,
+    Peer: for<'a> Connected<IncomingStream<'a, L>>,
+{
+    let service = router.into_make_service_with_connect_info::<Peer>();
     let stop = stop.shared();
     let late = {
         let stop = stop.clone();

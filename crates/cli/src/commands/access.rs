@@ -99,7 +99,7 @@ async fn open(global: &Global, data: Option<&Path>) -> Result<Box<dyn Store>, Fa
         return Ok(Box::new(store));
     }
     let settings = settings_for(global, Role::Migrate, Vec::new())?;
-    let postgres = PostgresSettings { pool_max: 1, ..PostgresSettings::new(settings.postgres.url.reveal()) };
+    let postgres = PostgresSettings { pool_max: 1, ..settings.postgres.store() };
     let store = PostgresStore::connect(postgres).await.map_err(anyhow::Error::from)?;
     Ok(Box::new(store))
 }

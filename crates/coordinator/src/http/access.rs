@@ -10,20 +10,23 @@ use std::{
 
 use axum::RequestExt as _;
 use axum::{
-    extract::{ConnectInfo, MatchedPath, RawPathParams, Request, State},
+    extract::{ConnectInfo, MatchedPath, RawPathParams, Request, State, connect_info::Connected},
     http::{HeaderMap, header},
     middleware::Next,
     response::{IntoResponse, Response},
+    serve::IncomingStream,
 };
 use everstep_engine::access::Asker;
 use everstep_protocol::{AccessToken, Namespace, Role, Scope};
 use serde::{Deserialize, Serialize};
+use tokio::net::TcpListener;
 
 use super::{
     guard,
     needs::{self, Need},
     pace::{Asking, Pace},
     problem::Refusal,
+    tls::TlsListener,
 };
 use crate::{Handle, access::Caller};
 
@@ -76,8 +79,24 @@ pub(super) async fn admitted(State(gate): State<Gate>, mut request: Request, nex
     }
 }
 
+/// Where a connection comes from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Peer(SocketAddr);
+
+impl Connected<IncomingStream<'_, TcpListener>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, TcpListener>) -> Self {
+        Self(*stream.remote_addr())
+    }
+}
+
+impl Connected<IncomingStream<'_, TlsListener>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, TlsListener>) -> Self {
+        Self(*stream.remote_addr())
+    }
+}
+
 fn peer(request: &Request) -> Option<IpAddr> {
-    request.extensions().get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(addr)| addr.ip())
+    request.extensions().get::<ConnectInfo<Peer>>().map(|ConnectInfo(Peer(addr))| addr.ip())
 }
 
 impl Gate {

@@ -16,6 +16,7 @@ mod rate;
 mod rig;
 mod schedules;
 mod streams;
+mod tls;
 
 use everstep_coordinator::http;
 use rig::{Answer, Rig};

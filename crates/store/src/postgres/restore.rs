@@ -1,18 +1,17 @@
 //! After an older database was restored: nothing of the life that it has forgotten is believed.
 
-use std::str::FromStr;
-
 use everstep_engine::{
     access::Asker,
     action::{Action, Target},
 };
 use everstep_protocol::{Incarnation, Scope};
-use tokio_postgres::{Client, Config};
+use tokio_postgres::Client;
 
 use super::{
+    PostgresSettings,
     actions::{record, recorded},
     fault::Fault,
-    migrate::{check, dial},
+    migrate::{self, check},
 };
 use crate::{Error, ErrorKind};
 
@@ -59,8 +58,8 @@ pub struct Restored {
 /// Coordinators must be stopped before, and read this when they start. Repeating it is safe.
 ///
 /// Errors: [`ErrorKind::InUse`] while a coordinator has the database open.
-pub async fn restored(url: &str) -> Result<Restored, Error> {
-    let mut client = open(url, RESTORING).await?;
+pub async fn restored(settings: impl Into<PostgresSettings>) -> Result<Restored, Error> {
+    let mut client = open(&settings.into(), RESTORING).await?;
     let coordinators = client.query_one(COORDINATORS, &[]).await;
     let coordinators: i64 = coordinators.map_err(|error| Fault::from(error).into_error(RESTORING))?.get(0);
     if coordinators > 0 {
@@ -86,20 +85,19 @@ async fn begin(client: &mut Client) -> Result<Restored, Fault> {
 
 /// Ends the questions of a restore: whatever the history that was lost may have done is known by now. Answers with whether there was
 /// a restore whose questions were not over. Coordinators read it when they start.
-pub async fn settled(url: &str) -> Result<bool, Error> {
+pub async fn settled(settings: impl Into<PostgresSettings>) -> Result<bool, Error> {
     const SETTLE: &str = concat!(
         "WITH done AS (
             UPDATE installation SET restored_at = NULL WHERE restored_at IS NOT NULL RETURNING everstep_clock() AS at)",
         recorded!("$1")
     );
-    let client = open(url, SETTLING).await?;
+    let client = open(&settings.into(), SETTLING).await?;
     let action = Action::done(&Asker::command_line(), Scope::All, Target::Installation, "restored-settled");
     let settled = client.execute(SETTLE, &[&record(&action)]).await;
     Ok(settled.map_err(|error| Fault::from(error).into_error(SETTLING))? > 0)
 }
 
-async fn open(url: &str, doing: &'static str) -> Result<Client, Error> {
-    let config = Config::from_str(url).map_err(|error| Error::new(ErrorKind::Refused, doing, error))?;
-    check(&config).await?;
-    dial(&config).await.map_err(|fault| fault.into_error(doing))
+async fn open(settings: &PostgresSettings, doing: &'static str) -> Result<Client, Error> {
+    check(&settings.plain_config()?, &settings.dialer()?).await?;
+    migrate::open(settings, doing).await
 }
