@@ -62,7 +62,7 @@ end() {
 
 # A token is made while none is asked for, and asked for from then on, here too.
 serve
-token=$("$everstep" access-token create --url "$url" --role admin --all-namespaces --name contract | tail -n 1)
+token=$("$everstep" access-token create --url "$url" --role admin --all-namespaces --name contract)
 end
 export EVERSTEP_HTTP__ACCESS=always
 serve

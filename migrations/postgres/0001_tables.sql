@@ -505,6 +505,7 @@ CREATE TABLE bulk (
     done bigint NOT NULL,
     refused bigint NOT NULL,
     request text NOT NULL,
+    begun_by text NOT NULL,
     PRIMARY KEY (namespace, id),
     CONSTRAINT what_is_over_has_a_time CHECK ((state = 0) = (ended_at IS NULL))
 ) WITH (fillfactor = 50);
@@ -532,18 +533,24 @@ COMMENT ON COLUMN schedule.changed_at IS 'when a person changed it last';
 COMMENT ON COLUMN schedule.wake_at IS 'none: nothing is to come, until somebody changes it';
 CREATE INDEX schedule_due ON schedule (wake_at, namespace, id) WHERE wake_at IS NOT NULL;
 
--- Who changed which schedule, kept for 90 days, also of one that was deleted (rule S15).
-CREATE TABLE schedule_change (
+-- The audit log: who did what to which instance, schedule, bulk operation or access token, and what came of it; kept for 90 days, also of
+-- what was deleted (rules A6, S15). A row is written in the transaction that does it. `namespace` is * for what belongs to none.
+CREATE TABLE action (
     number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    namespace text COLLATE "C" NOT NULL,
-    id text COLLATE "C" NOT NULL,
     at bigint NOT NULL,
-    operation text NOT NULL,
-    who text,
+    namespace text COLLATE "C" NOT NULL,
+    target text COLLATE "C" NOT NULL,
+    operation text COLLATE "C" NOT NULL,
+    who text COLLATE "C" NOT NULL,
+    came_from text NOT NULL,
+    named text,
+    outcome text COLLATE "C" NOT NULL,
     detail text
 );
-CREATE INDEX schedule_change_of ON schedule_change (namespace, id, number);
-CREATE INDEX schedule_change_at ON schedule_change (at);
+COMMENT ON COLUMN action.named IS 'who asked for it as the request says, which nobody has checked';
+CREATE INDEX action_by_namespace ON action (namespace, number);
+CREATE INDEX action_by_target ON action (namespace, target, number);
+CREATE INDEX action_by_time ON action (at);
 
 -- Access tokens: what opens the HTTP API. `hash` is of the secret, which nobody has but the token's owner. `namespace` is * for all.
 -- Kept for 90 days after it opens nothing any more.

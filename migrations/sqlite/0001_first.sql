@@ -456,6 +456,7 @@ CREATE TABLE bulk (
     done       INTEGER NOT NULL,
     refused    INTEGER NOT NULL,
     request    TEXT    NOT NULL,
+    begun_by   TEXT    NOT NULL,
     PRIMARY KEY (namespace, id),
     CHECK ((state = 0) = (ended_at IS NULL))
 ) STRICT, WITHOUT ROWID;
@@ -478,19 +479,25 @@ CREATE TABLE schedule (
 
 CREATE INDEX schedule_due ON schedule (wake_at, namespace, id) WHERE wake_at IS NOT NULL;
 
--- Who changed which schedule, kept for 90 days, also of one that was deleted.
-CREATE TABLE schedule_change (
+-- The audit log: who did what to which instance, schedule, bulk operation or access token, and what came of it; kept for 90 days, also of
+-- what was deleted. A row is written in the transaction that does it. `namespace` is * for what belongs to none.
+CREATE TABLE action (
     number    INTEGER PRIMARY KEY,
-    namespace TEXT    NOT NULL,
-    id        TEXT    NOT NULL,
     at        INTEGER NOT NULL,
+    namespace TEXT    NOT NULL,
+    target    TEXT    NOT NULL,
     operation TEXT    NOT NULL,
-    who       TEXT,
+    who       TEXT    NOT NULL,
+    came_from TEXT    NOT NULL,
+    -- Who asked for it as the request says, which nobody has checked.
+    named     TEXT,
+    outcome   TEXT    NOT NULL,
     detail    TEXT
 ) STRICT;
 
-CREATE INDEX schedule_change_of ON schedule_change (namespace, id, number);
-CREATE INDEX schedule_change_at ON schedule_change (at);
+CREATE INDEX action_by_namespace ON action (namespace, number);
+CREATE INDEX action_by_target ON action (namespace, target, number);
+CREATE INDEX action_by_time ON action (at);
 
 -- Access tokens: what opens the HTTP API. `hash` is of the secret, which nobody has but the token's owner. `namespace` is * for all.
 CREATE TABLE access_token (

@@ -2,6 +2,7 @@
 //! server.
 
 mod access;
+mod audit;
 mod schedule;
 
 use everstep_protocol::Pin;
@@ -9,6 +10,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 
 pub use self::access::{AccessToken, AccessTokenList};
+pub use self::audit::{Action, AuditPage};
 pub use self::schedule::{
     Schedule, ScheduleAction, ScheduleChange, ScheduleChanges, ScheduleCounts, ScheduleList, ScheduleNext,
     SchedulePaused,

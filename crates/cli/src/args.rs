@@ -2,6 +2,7 @@
 
 mod access;
 mod attention;
+mod audit;
 mod instances;
 mod ledger;
 mod schedules;
@@ -16,6 +17,7 @@ pub use self::access::{AccessArgs, AccessCommand, Secret};
 pub use self::attention::{
     AnswerArgs, AttentionCommand, AttentionListArgs, QuestionFilter, ResolveAllArgs, ResolveArgs,
 };
+pub use self::audit::AuditArgs;
 pub use self::instances::{ExportArgs, InstanceArgs, InstancesCommand, ListArgs, WatchEndsArgs};
 pub use self::ledger::{FindArgs, LedgerCommand};
 pub use self::schedules::{PutArgs, SchedulesCommand};
@@ -153,6 +155,8 @@ pub enum Command {
     /// Make, list and revoke access tokens: what opens the HTTP API
     #[command(subcommand)]
     AccessToken(AccessCommand),
+    /// Look up in the audit log who did what, newest first
+    Audit(AuditArgs),
     /// Look at the state of the installation: what is wrong, what it means, what to do
     Doctor,
     /// List open instances that nothing would have moved, which the auditor found and mended

@@ -2,6 +2,7 @@
 
 mod access;
 mod attention;
+mod audit;
 mod batch;
 mod bulk;
 mod check;
@@ -60,6 +61,7 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Check(options) => check::run(options).await,
         Command::Doctor => doctor::run(&Asking::new(&global)?).await,
         Command::Breaches { limit } => doctor::breaches(&Asking::new(&global)?, limit).await,
+        Command::Audit(args) => audit::run(&Asking::new(&global)?, args).await,
         Command::Rejected(command) => rejected::run(&Asking::new(&global)?, command).await,
         Command::AccessToken(command) => access::run(&global, command).await,
         Command::Settings(args) => settings::run(&global, &args),

@@ -6,16 +6,12 @@ mod stop;
 use std::{path::Path, sync::Arc};
 
 use anyhow::Context;
-use everstep_broker::{
-    Broker,
-    amqp::{AmqpBroker, AmqpSettings},
-    memory::MemoryBroker,
-};
+use everstep_broker::{Broker, amqp::AmqpBroker, memory::MemoryBroker};
 use everstep_coordinator::{Coordinator, Handle, http};
 use everstep_metrics::page::{self, Page, Probes};
 use everstep_store::{
     Store,
-    postgres::{self, PostgresSettings, PostgresStore},
+    postgres::{self, PostgresStore},
     sqlite::SqliteStore,
 };
 use everstep_worker::{Probe, Worker};
@@ -26,7 +22,7 @@ use crate::{failure::Failure, settings::Settings, telemetry};
 
 /// `everstep migrate`: prints what was applied.
 pub async fn migrate(settings: &Settings) -> Result<(), Failure> {
-    let applied = postgres::migrate(settings.postgres.url.reveal()).await.map_err(anyhow::Error::from)?;
+    let applied = postgres::migrate(settings.postgres.store()).await.map_err(anyhow::Error::from)?;
     for postgres::Applied { version, name } in &applied {
         println!("applied {version:04} {name}");
     }
@@ -38,9 +34,9 @@ pub async fn migrate(settings: &Settings) -> Result<(), Failure> {
 
 /// `everstep restored`: prints what the restored database begins with.
 pub async fn restored(settings: &Settings, settled: bool) -> Result<(), Failure> {
-    let url = settings.postgres.url.reveal();
+    let store = settings.postgres.store();
     if settled {
-        let was_open = postgres::settled(url).await.map_err(anyhow::Error::from)?;
+        let was_open = postgres::settled(store).await.map_err(anyhow::Error::from)?;
         println!(
             "{}",
             if was_open {
@@ -52,7 +48,7 @@ pub async fn restored(settings: &Settings, settled: bool) -> Result<(), Failure>
         return Ok(());
     }
     let postgres::Restored { incarnation, open, sessions, ends } =
-        postgres::restored(url).await.map_err(anyhow::Error::from)?;
+        postgres::restored(store).await.map_err(anyhow::Error::from)?;
     println!("incarnation {incarnation}: nothing that a former life says is believed");
     println!("{open} open instances go on from where the database has them, {sessions} sessions are over");
     println!("{ends} ends of another server are told anew");
@@ -70,13 +66,9 @@ pub async fn coordinator(settings: &Settings) -> Result<(), Failure> {
 
 async fn on_services(settings: &Settings) -> anyhow::Result<()> {
     let listener = bind(settings).await?;
-    let store = PostgresSettings {
-        pool_max: settings.postgres.pool_max,
-        ..PostgresSettings::new(settings.postgres.url.reveal())
-    };
-    let store: Arc<dyn Store> = Arc::new(PostgresStore::connect(store).await?);
-    let broker: Arc<dyn Broker> =
-        Arc::new(AmqpBroker::connect(AmqpSettings::new(settings.amqp.url.reveal(), "everstep coordinator")));
+    let store: Arc<dyn Store> = Arc::new(PostgresStore::connect(settings.postgres.store()).await?);
+    let broker = settings.amqp.broker("everstep coordinator").context("amqp.ca_file cannot be read")?;
+    let broker: Arc<dyn Broker> = Arc::new(AmqpBroker::connect(broker));
     let coordinator = Coordinator::new(store, Arc::clone(&broker), settings.coordinator.clone()).await?;
     let page = metrics(settings, coordinator.handle(), None)?;
     let outcome = run(settings, listener, coordinator, None, Stop::on_signal()?).await;
@@ -164,8 +156,13 @@ async fn run(
     stop: Stop,
 ) -> anyhow::Result<()> {
     let handle = coordinator.handle();
+    let identity = settings.http.identity().context("cannot serve HTTPS")?;
     let api = async {
-        let outcome = http::serve_with(settings.http.served(), listener, handle, stop.begun()).await;
+        let served = settings.http.served();
+        let outcome = match identity {
+            Some(identity) => http::serve_encrypted(served, identity, listener, handle, stop.begun()).await,
+            None => http::serve_with(served, listener, handle, stop.begun()).await,
+        };
         stop.begin();
         outcome.context("the HTTP API has failed")
     };

@@ -90,6 +90,7 @@ impl Settings {
         }
         problems.extend(self.postgres.validate());
         problems.extend(self.amqp.validate());
+        problems.extend(self.http.validate());
         problems.extend(self.coordinator.validate());
         problems.extend(self.worker.validate());
         problems.extend(self.log.validate());

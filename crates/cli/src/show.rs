@@ -2,6 +2,7 @@
 //! the terminal.
 
 mod access;
+mod audit;
 mod doctor;
 mod schedule;
 
@@ -14,7 +15,8 @@ use crate::answer::{
     Rollback,
 };
 
-pub use self::access::{access_tokens, new_access_token};
+pub use self::access::{about_new_access_token, access_tokens, secret};
+pub use self::audit::actions;
 pub use self::doctor::{breaches, diagnosis};
 pub use self::schedule::{schedule, schedule_changes, schedules};
 

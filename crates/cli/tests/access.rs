@@ -100,7 +100,7 @@ fn a03_the_first_token_is_made_in_the_store_itself() {
     let told = rig.output(&[&create[..], &["--name", "first", "--expires", "never"]].concat());
     assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
     let told = String::from_utf8(told.stdout).unwrap();
-    let token: AccessToken = told.lines().last().unwrap().parse().unwrap();
+    let token: AccessToken = told.strip_suffix('\n').unwrap().parse().expect("the secret, and nothing else");
     let store = SqliteStore::open(&std::path::Path::new(rig.dir()).join("data/dev.db")).unwrap();
     let row = runtime.block_on(store.access_token(token.id())).unwrap().what.unwrap();
     assert_eq!((row.kept.hash, &row.kept.grant.scope), (token.hash(), &Scope::All));

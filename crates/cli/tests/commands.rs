@@ -627,6 +627,19 @@ fn rejected_messages_are_listed() {
 }
 
 #[test]
+fn a06_the_audit_log_is_looked_up() {
+    let page = r#"{"actions":[{"at":"2026-01-02T03:04:05.000006Z","namespace":"default","operation":"terminate","target":"instance/fulfil/o-1","who":"ann (0192f0c1a2b37c4d8e5f60718293a4b5)","from":"10.0.0.7","outcome":"done","detail":"reason: a \u001b[31mred\u001b[0m alarm"},{"at":"2026-01-02T03:04:04.000006Z","namespace":"default","operation":"pause","target":"schedule/nightly","who":"anonymous","from":"127.0.0.1","by":"eve","outcome":"done"}],"next":41}"#;
+    let asked = "GET /v1/default/audit?target=instance%2Ffulfil%2Fo-1&who=ann&operation=terminate&from=2026-01-01T00%3A00%3A00Z&limit=2";
+    let rig = one(asked, 200, page.to_owned());
+    let audit = ["audit", "--target", "instance/fulfil/o-1", "--who", "ann", "--operation", "terminate"];
+    let rest = ["--from", "2026-01-01T00:00:00Z", "--limit", "2"];
+    assert_snapshot!("audit", rig.run(&[&audit[..], &rest[..]].concat()));
+    let none = r#"{"actions":[]}"#;
+    let rig = one("GET /v1/*/audit?after=41", 200, none.to_owned());
+    assert_snapshot!("audit_all", rig.run(&["audit", "--all-namespaces", "--after", "41"]));
+}
+
+#[test]
 fn breaches_are_listed() {
     let list = r#"{"breaches":[{"at":"2026-01-02T03:04:05.000006Z","kind":"idle","workflow":"fulfil","id":"o-1","run":2,"message":"nothing would ever have moved it; it was made runnable"}]}"#;
     let rig = one("GET /v1/default/breaches?limit=5", 200, list.to_owned());

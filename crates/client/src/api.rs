@@ -1,6 +1,7 @@
 //! The routes: one request, one answer, and a failure that says whether repeating it is safe.
 
 mod access;
+mod audit;
 mod operators;
 mod schedules;
 
@@ -12,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-pub use self::{access::WantedAccess, schedules::Backfill};
+pub use self::{access::WantedAccess, audit::AuditSearch, schedules::Backfill};
 use crate::error::{Error, Problem};
 
 /// Longer than a coordinator takes to say that it does not know.

@@ -52,7 +52,7 @@ pub(crate) struct Caller {
 impl Caller {
     /// Somebody of whom nothing is asked.
     pub(crate) fn anonymous() -> Self {
-        Self { who: "anonymous".to_owned(), grants: Vec::new() }
+        Self { who: access::ANONYMOUS.to_owned(), grants: Vec::new() }
     }
 
     pub(crate) fn allows(&self, role: Role, scope: &Scope) -> bool {
@@ -104,6 +104,13 @@ impl Keyring {
             }
             Err(denied) => Err(denied),
         })
+    }
+
+    /// Whether it was seen to be good, be that over by now: what is not is a guess.
+    pub(crate) fn knows(&self, token: &AccessToken) -> bool {
+        let held = self.held();
+        let row = held.get(&token.id()).and_then(|held| held.row.as_ref());
+        row.is_some_and(|row| row.kept.hash == token.hash())
     }
 
     /// What was known of a token is not true any more.

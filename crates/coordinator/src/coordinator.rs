@@ -63,7 +63,7 @@ impl Coordinator {
     /// A handle for API, tests and embedded use.
     #[must_use]
     pub fn handle(&self) -> Handle {
-        Handle { shared: Arc::clone(&self.shared) }
+        Handle::new(Arc::clone(&self.shared))
     }
 
     /// Declares the topology (rule W14), as [`Coordinator::run`] does first: for those who publish before it runs. Where the

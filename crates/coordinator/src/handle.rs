@@ -27,12 +27,13 @@ use std::{
 
 use everstep_engine::{
     Answer, Input, Status, What,
+    access::Asker,
     mailbox::{EventId, SentEvent},
     start::{MessageKey, NameKey, Start},
 };
 use everstep_protocol::{
-    Attribute, CoordinatorId, EventKey, EventType, Fingerprint, Incarnation, InstanceId, Namespace, Payload,
-    Pin, WorkflowName,
+    Attribute, CoordinatorId, EventKey, EventType, Fingerprint, Incarnation, InstanceId, InstanceUid,
+    Namespace, Payload, Pin, WorkflowName,
     hook::{HookError, StartHook},
     limits::Limits,
     start::{Retention, StartReply},
@@ -60,10 +61,11 @@ const ASK_LAST: Duration = Duration::from_millis(250);
 /// The most starts in one batch (rule P27).
 pub const BATCH_STARTS_MAX: usize = 1_000;
 
-/// A handle on a running coordinator. Cheap to clone.
+/// A handle on a running coordinator, and for whom it acts. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Handle {
     pub(crate) shared: Arc<Shared>,
+    by: Arc<Asker>,
 }
 
 /// A start that passed the checks at the edge.
@@ -105,6 +107,17 @@ pub struct EventRequest {
 }
 
 impl Handle {
+    /// One of the program that runs the coordinator.
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, by: Arc::new(Asker::program()) }
+    }
+
+    /// The same for somebody else: what they do is recorded with them (rule A6).
+    #[must_use]
+    pub fn acting_for(&self, by: Asker) -> Self {
+        Self { shared: Arc::clone(&self.shared), by: Arc::new(by) }
+    }
+
     /// The id of this coordinator.
     #[must_use]
     pub fn coordinator(&self) -> CoordinatorId {
@@ -165,7 +178,8 @@ impl Handle {
     /// Errors: [`Error::Unknown`] when the decision did not come in time; repeating with the same id is safe.
     pub async fn send_event(&self, name: NameKey, event: EventRequest) -> Result<Answer, Error> {
         let event = prepare_event(event, self.shared.settings.limits)?;
-        self.on("send an event", &name, What::Event(event)).await
+        let Some(instance) = self.shared.store.find(&name).await? else { return Ok(Answer::NotFound) };
+        Ok(self.ask("send an event", Input::On { instance, what: What::Event(event) }).await?.answer)
     }
 
     /// Waits until an instance has ended, at most so long, and gives what is known of it then; none if there is no such instance.
@@ -240,11 +254,18 @@ impl Handle {
         parts.into_iter().filter(|(there, _)| !there).map(|(_, text)| text).collect()
     }
 
+    /// An operation on whoever has a name.
     async fn on(&self, doing: &'static str, name: &NameKey, what: What) -> Result<Answer, Error> {
         match self.shared.store.find(name).await? {
-            Some(instance) => Ok(self.ask(doing, Input::On { instance, what }).await?.answer),
+            Some(instance) => self.of(doing, instance, what).await,
             None => Ok(Answer::NotFound),
         }
+    }
+
+    /// An operation on a known instance.
+    async fn of(&self, doing: &'static str, instance: InstanceUid, what: What) -> Result<Answer, Error> {
+        let by = Arc::clone(&self.by);
+        Ok(self.ask(doing, Input::Asked { by, instance, what }).await?.answer)
     }
 
     async fn ask(&self, doing: &'static str, input: Input) -> Result<Told, Error> {

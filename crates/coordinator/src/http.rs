@@ -43,6 +43,7 @@
 //! | `POST /v1/{namespace}/hooks/{token}/resume` | resumes a hook |
 //! | `POST /hooks/{namespace}/{token}` | calls a webhook, from anywhere; other methods where it takes them |
 //! | `GET`, `POST /v1/{namespace}/access-tokens`, `DELETE .../{id}` | what opens all this |
+//! | `GET /v1/{namespace}/audit` | who did what |
 //! | `GET /v1/{namespace}/breaches` | what the auditor has found and mended |
 //! | `GET /v1/{namespace}/rejected` | messages that could not be accepted |
 //! | `GET /v1/doctor` | the state of the installation: what is wrong, what it means, what to do |
@@ -53,6 +54,7 @@ mod access;
 mod access_tokens;
 mod act;
 mod attention;
+mod audit;
 mod batch;
 mod breaches;
 mod bulk;
@@ -72,23 +74,27 @@ mod ledger;
 mod list;
 mod needs;
 mod operate;
+mod pace;
 mod problem;
 mod reason;
 mod rejected;
 mod rollback;
 mod schedules;
 mod stream;
+mod tls;
 mod view;
 mod watch;
 mod webhooks;
 
-use std::{future::IntoFuture, io, net::SocketAddr, time::Duration};
+use std::{future::IntoFuture, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{
     Router,
-    extract::{DefaultBodyLimit, MatchedPath, Request},
+    extract::{DefaultBodyLimit, MatchedPath, Request, connect_info::Connected},
     middleware,
+    serve::IncomingStream,
 };
+use everstep_tls::Identity;
 use futures::FutureExt;
 use tokio::net::TcpListener;
 use tower_http::{
@@ -100,7 +106,9 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 pub use self::{
     access::Demand,
     access_tokens::{UNNAMED as ACCESS_TOKEN_UNNAMED, lasts as access_token_lasts},
+    pace::Rate,
 };
+use self::{access::Peer, pace::Pace, tls::TlsListener};
 use crate::Handle;
 
 /// How long requests under way may take after the stop: longer than a decision is waited for.
@@ -114,6 +122,8 @@ const BATCH_BODY_BYTES: usize = 16 << 20;
 pub struct Settings {
     /// When requests need an access token.
     pub access: Demand,
+    /// How fast one caller may ask. Default: as fast as they like.
+    pub rate: Rate,
 }
 
 /// Serves the API with the default settings until `stop` is done and the requests under way are answered, or too late.
@@ -135,12 +145,42 @@ pub async fn serve_with(
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
     let addr = listener.local_addr()?;
+    said(settings, addr, "serving HTTP");
+    run(router(settings, addr, handle), listener, stop).await
+}
+
+/// The same by HTTPS alone, for whoever trusts what is shown.
+pub async fn serve_encrypted(
+    settings: Settings,
+    identity: Arc<Identity>,
+    listener: TcpListener,
+    handle: Handle,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
+    let listener = TlsListener::new(listener, identity)?;
+    let addr = axum::serve::Listener::local_addr(&listener)?;
+    said(settings, addr, "serving HTTPS");
+    run(router(settings, addr, handle), listener, stop).await
+}
+
+fn said(settings: Settings, addr: SocketAddr, serving: &'static str) {
     let demands_tokens = settings.access.holds_at(addr);
-    tracing::info!(%addr, demands_tokens, "serving HTTP");
+    tracing::info!(%addr, demands_tokens, "{serving}");
     if !demands_tokens && !addr.ip().to_canonical().is_loopback() {
         tracing::warn!(%addr, "the HTTP API is open: whoever reaches this address may do everything (http.access = never)");
     }
-    let service = router(settings, addr, handle).into_make_service_with_connect_info::<SocketAddr>();
+}
+
+async fn run<L>(
+    router: Router,
+    listener: L,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()>
+where
+    L: axum::serve::Listener<Addr = SocketAddr>,
+    Peer: for<'a> Connected<IncomingStream<'a, L>>,
+{
+    let service = router.into_make_service_with_connect_info::<Peer>();
     let stop = stop.shared();
     let late = {
         let stop = stop.clone();
@@ -164,6 +204,7 @@ pub fn router(settings: Settings, listen: SocketAddr, handle: Handle) -> Router 
         handle: handle.clone(),
         demands: settings.access.holds_at(listen),
         is_loopback: listen.ip().to_canonical().is_loopback(),
+        pace: Pace::of(settings.rate).map(Arc::new),
     };
     let (router, document) = documented(&handle).split_for_parts();
     router
@@ -234,6 +275,7 @@ fn plain() -> OpenApiRouter<Handle> {
         .routes(routes!(schedules::changes))
         .routes(routes!(access_tokens::list, access_tokens::create))
         .routes(routes!(access_tokens::revoke))
+        .routes(routes!(audit::list))
         .routes(routes!(rejected::list))
         .routes(routes!(breaches::list))
         .routes(routes!(hooks::list))

@@ -73,6 +73,7 @@ pub(crate) struct Metrics {
     pub(crate) duties: IntGaugeVec,
     pub(crate) schedules: ScheduleMeters,
     pub(crate) auditor: AuditorMeters,
+    pub(crate) limited: Words,
 }
 
 /// What the auditor has looked at and found.
@@ -281,6 +282,7 @@ impl Metrics {
             duties: book.gauges("duty", "1 if this coordinator has the duty.", &["duty"])?,
             schedules: schedules(book)?,
             auditor: auditor(book)?,
+            limited: limited(book)?,
         })
     }
 }
@@ -292,6 +294,16 @@ fn entries_read(book: &mut Book) -> Result<Words, Error> {
         &["reason"],
     )?;
     Ok(Words::of(&counters, &ENTRIES_READ))
+}
+
+/// Who has asked too fast (rule A8).
+fn limited(book: &mut Book) -> Result<Words, Error> {
+    let counters = book.counters(
+        "http_limited_total",
+        "Requests over HTTP that were refused since their caller asks too fast: whoever has one access token, or one address without.",
+        &["caller"],
+    )?;
+    Ok(Words::of(&counters, &["token", "address"]))
 }
 
 /// What the auditor has looked at and found (rule W42).

@@ -141,7 +141,7 @@ impl Queue {
 
 fn size(input: &Input) -> usize {
     use everstep_engine::{What, letter::Said};
-    use everstep_protocol::journal::Outcome;
+    use everstep_protocol::journal::{Choice, Outcome};
     use everstep_protocol::message::{AttemptOutcome, OpenWait, Then};
     let outcome = |outcome: &AttemptOutcome| match outcome {
         AttemptOutcome::Succeeded(output) => output.len(),
@@ -188,9 +188,14 @@ fn size(input: &Input) -> usize {
             _ => 0,
         },
         Input::On { what: What::StepReport { outcome: ended, .. }, .. } => outcome(ended),
-        Input::On { what: What::Restart { prepared: Some(prepared), .. }, .. } => {
+        Input::On { what: What::Restart { prepared: Some(prepared), .. }, .. }
+        | Input::Asked { what: What::Restart { prepared: Some(prepared), .. }, .. } => {
             prepared.entries.iter().map(|entry| entry.fact.payload_bytes() as usize).sum()
         }
-        Input::Undelivered(..) | Input::On { .. } => 0,
+        Input::Asked { what: What::Resolve { resolution, .. }, .. } => match &resolution.choice {
+            Choice::Done(output) => output.len(),
+            Choice::Again | Choice::Fail(_) => 0,
+        },
+        Input::Undelivered(..) | Input::On { .. } | Input::Asked { .. } => 0,
     }
 }

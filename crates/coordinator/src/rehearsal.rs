@@ -76,7 +76,7 @@ impl Rehearsal {
     }
 
     pub(crate) fn handle(&self) -> Handle {
-        Handle { shared: Arc::clone(&self.shared) }
+        Handle::new(Arc::clone(&self.shared))
     }
 
     pub(crate) fn store(&self) -> &Arc<dyn Store> {

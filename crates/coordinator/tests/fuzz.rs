@@ -115,6 +115,7 @@ fn segment() -> impl Strategy<Value = String> {
         "hooks",
         "t",
         "rejected",
+        "audit",
         "breaches",
         "doctor",
         "instances:batch",

@@ -28,6 +28,23 @@ pub struct Asker {
     pub from: String,
 }
 
+/// Of whom nothing is known: no token was asked for, or none was needed.
+pub const ANONYMOUS: &str = "anonymous";
+
+impl Asker {
+    /// The program that has the engine in it.
+    #[must_use]
+    pub fn program() -> Self {
+        Self { who: ANONYMOUS.to_owned(), from: "program".to_owned() }
+    }
+
+    /// Somebody, on the command line of whoever has the database.
+    #[must_use]
+    pub fn command_line() -> Self {
+        Self { who: "whoever has the database".to_owned(), from: "command line".to_owned() }
+    }
+}
+
 /// What is kept of an access token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {

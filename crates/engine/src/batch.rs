@@ -25,6 +25,8 @@ pub use self::writes::{
     Writes, pinned_queue,
 };
 use crate::{
+    access::Asker,
+    action::Action,
     decide::{Context, decide},
     effect::{Answer, Change, Decision, Effect},
     head::Head,
@@ -102,13 +104,15 @@ pub struct Batch {
     fold: fold::Fold,
     effects: Vec<Effect>,
     taken: Vec<SessionId>,
+    actions: Vec<Action>,
 }
 
 impl Batch {
     /// Begins with what was locked and loaded.
     #[must_use]
     pub fn new(loaded: Loaded, rules: Rules) -> Self {
-        Self { loaded, rules, fold: fold::Fold::default(), effects: Vec::new(), taken: Vec::new() }
+        let (effects, taken, actions) = (Vec::new(), Vec::new(), Vec::new());
+        Self { loaded, rules, fold: fold::Fold::default(), effects, taken, actions }
     }
 
     /// The batch's time.
@@ -123,15 +127,8 @@ impl Batch {
         match input {
             Input::Start(start) => self.start(start, room, admit),
             Input::Undelivered(letter, failure) => Verdict::Decided(self.undelivered(letter, failure)),
-            Input::On { instance, what } => {
-                if self.loaded.elsewhere.contains(instance) {
-                    return Verdict::Held;
-                }
-                let Some(head) = self.loaded.heads.get(instance).cloned() else {
-                    return Verdict::Decided(self.unknown(*instance, what));
-                };
-                Verdict::Decided(self.on(&head, what, room))
-            }
+            Input::On { instance, what } => self.on_instance(None, *instance, what, room),
+            Input::Asked { by, instance, what } => self.on_instance(Some(by), *instance, what, room),
         }
     }
 
@@ -139,6 +136,7 @@ impl Batch {
     #[must_use]
     pub fn finish(self, room: &mut Room) -> (Writes, Vec<Effect>, Vec<SessionId>) {
         let mut writes = self.fold.finish();
+        writes.actions = self.actions;
         let mut offered = HashSet::new();
         for row in &mut writes.ready {
             row.offered = match &row.pool {
@@ -167,6 +165,25 @@ impl Batch {
             | Effect::Push { .. } => true,
         });
         (writes, effects, self.taken)
+    }
+
+    fn on_instance(
+        &mut self,
+        by: Option<&Asker>,
+        instance: InstanceUid,
+        what: &What,
+        room: &mut Room,
+    ) -> Verdict {
+        if self.loaded.elsewhere.contains(&instance) {
+            return Verdict::Held;
+        }
+        let Some(head) = self.loaded.heads.get(&instance).cloned() else {
+            return Verdict::Decided(self.unknown(instance, what));
+        };
+        let action = by.and_then(|by| Action::asked(by, &head, what, &self.loaded.rows));
+        let answer = self.on(&head, what, room);
+        self.actions.extend(action.and_then(|action| action.came_to(&answer)));
+        Verdict::Decided(answer)
     }
 
     fn on(&mut self, head: &Head, what: &What, room: &mut Room) -> Answer {

@@ -1,5 +1,7 @@
 //! The inputs: every cause of work.
 
+use std::sync::Arc;
+
 use everstep_protocol::{
     BuildName, CallHash, Class, Epoch, EventType, InstanceUid, Millis, Payload, Pin, Reference, SessionId,
     journal::{Awaiting, Progress},
@@ -7,6 +9,7 @@ use everstep_protocol::{
 };
 
 use crate::{
+    access::Asker,
     breach::Breach,
     hook::SentPayload,
     letter::{Letter, Said},
@@ -26,6 +29,15 @@ pub enum Input {
         /// The instance.
         instance: InstanceUid,
         /// What happened.
+        what: What,
+    },
+    /// Somebody asks for an operation on an instance, which is recorded with them (rule A6).
+    Asked {
+        /// Who.
+        by: Arc<Asker>,
+        /// The instance.
+        instance: InstanceUid,
+        /// The operation.
         what: What,
     },
     /// A letter cannot be delivered: whoever waits for an answer gets this failure.
@@ -227,7 +239,7 @@ impl Input {
     pub fn needs(&self, needs: &mut Needs) {
         match self {
             Self::Start(start) => start.needs(needs),
-            Self::On { instance, what } => {
+            Self::On { instance, what } | Self::Asked { instance, what, .. } => {
                 needs.heads.push(*instance);
                 what.needs(*instance, needs);
             }
@@ -240,7 +252,7 @@ impl Input {
     pub const fn instance(&self) -> Option<InstanceUid> {
         match self {
             Self::Start(_) | Self::Undelivered(..) => None,
-            Self::On { instance, .. } => Some(*instance),
+            Self::On { instance, .. } | Self::Asked { instance, .. } => Some(*instance),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! | module | what it decides |
 //! | --- | --- |
 //! | [`access`] | whether an access token lets a request pass |
+//! | [`action`] | what the audit log tells of what people do |
 //! | [`account`] | what a session's heartbeat shows that it lacks, and what it holds no longer |
 //! | [`start`] | whether a start creates an instance, meets an existing one, or conflicts |
 //! | [`mod@decide`] | what one input does to one instance |
@@ -21,6 +22,7 @@
 
 pub mod access;
 pub mod account;
+pub mod action;
 pub mod audit;
 pub mod batch;
 pub mod breach;

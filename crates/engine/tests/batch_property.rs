@@ -348,7 +348,7 @@ fn number_of(input: &mut Input) -> Option<&mut u64> {
         Input::Start(start) => start.letter.as_mut().map(|letter| &mut letter.number),
         Input::On { what: What::Letter(letter), .. } => Some(&mut letter.number),
         Input::Undelivered(letter, _) => Some(&mut letter.number),
-        Input::On { .. } => None,
+        Input::On { .. } | Input::Asked { .. } => None,
     }
 }
 

@@ -22,6 +22,7 @@ use tokio::sync::oneshot;
 pub fn fleet(amqp_url: impl Into<String>) -> Fleet {
     Fleet {
         amqp_url: amqp_url.into(),
+        ca_pem: None,
         registry: Registry::new(),
         settings: Settings::default(),
         problem: None,
@@ -35,6 +36,7 @@ pub fn fleet(amqp_url: impl Into<String>) -> Fleet {
 #[must_use = "a worker does nothing until it is run"]
 pub struct Fleet {
     amqp_url: String,
+    ca_pem: Option<String>,
     registry: Registry,
     settings: Settings,
     problem: Option<NameError>,
@@ -97,6 +99,12 @@ impl Fleet {
     /// Serves everything that a registry holds, instead of what was named one by one.
     pub fn registry(mut self, registry: Registry) -> Self {
         self.registry = registry;
+        self
+    }
+
+    /// Whose certificates are trusted with `amqps://`, as PEM. Default: those that the system trusts.
+    pub fn ca_pem(mut self, pem: impl Into<String>) -> Self {
+        self.ca_pem = Some(pem.into());
         self
     }
 
@@ -169,7 +177,8 @@ impl Fleet {
         #[cfg(feature = "metrics")]
         let page = self.page.transpose()?;
         let name = format!("everstep worker {}", std::process::id());
-        let connection = Connection::open(AmqpSettings::new(self.amqp_url, name)).await?;
+        let settings = AmqpSettings { ca_pem: self.ca_pem, ..AmqpSettings::new(self.amqp_url, name) };
+        let connection = Connection::open(settings).await?;
         let broker = Arc::clone(&connection.broker) as Arc<dyn Broker>;
         let settings = Settings { link_runtime: Some(connection.runtime.clone()), ..self.settings };
         let worker = Worker::new(self.registry, broker, settings)?;

@@ -43,7 +43,7 @@ pub struct NewAccess {
 /// Access tokens.
 #[async_trait]
 pub trait AccessTokens: Send + Sync + std::fmt::Debug + 'static {
-    /// Keeps a new token. Errors: [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) if there is one of that id.
+    /// Keeps a new token, and records that. Errors: [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) if there is one of that id.
     async fn create_access_token(&self, new: &NewAccess, by: &Asker) -> Result<AccessRow, Error>;
 
     /// The token of that id, with the store's time.
@@ -58,7 +58,7 @@ pub trait AccessTokens: Send + Sync + std::fmt::Debug + 'static {
         limit: u32,
     ) -> Result<Dated<Vec<AccessRow>>, Error>;
 
-    /// Revokes a token that counts within a scope and nowhere else, unless it was before. None if there is no such token.
+    /// Revokes a token that counts within a scope and nowhere else, and records that, unless it was before. None if there is no such token.
     async fn revoke_access_token(
         &self,
         within: &Scope,

@@ -1,7 +1,10 @@
 //! Bulk operations as they are kept: one row each, with where it goes on (rule P33).
 
 use async_trait::async_trait;
-use everstep_engine::bulk::{Bulk, Progress, State};
+use everstep_engine::{
+    access::Asker,
+    bulk::{Bulk, Progress, State},
+};
 use everstep_protocol::{InstanceId, Namespace, Timestamp};
 
 use crate::{Cursor, Error};
@@ -25,6 +28,8 @@ pub struct BulkRow {
     pub created_at: Timestamp,
     /// When it was over.
     pub ended_at: Option<Timestamp>,
+    /// Who began it.
+    pub by: String,
 }
 
 /// Says which rows cannot be read and were passed over.
@@ -40,9 +45,14 @@ pub(crate) fn warn(ids: &[String]) {
 /// Operations on many instances.
 #[async_trait]
 pub trait Bulks: Send + Sync + std::fmt::Debug + 'static {
-    /// Begins a bulk operation, unless there is one of that id. Answers with the row that there is then.
-    async fn begin_bulk(&self, namespace: &Namespace, id: &InstanceId, bulk: &Bulk)
-    -> Result<BulkRow, Error>;
+    /// Begins a bulk operation, and records that, unless there is one of that id. Answers with the row that there is then.
+    async fn begin_bulk(
+        &self,
+        namespace: &Namespace,
+        id: &InstanceId,
+        bulk: &Bulk,
+        by: &Asker,
+    ) -> Result<BulkRow, Error>;
 
     /// The bulk operation of that id.
     async fn bulk(&self, namespace: &Namespace, id: &InstanceId) -> Result<Option<BulkRow>, Error>;
@@ -62,6 +72,11 @@ pub trait Bulks: Send + Sync + std::fmt::Debug + 'static {
         next: Option<Cursor>,
     ) -> Result<bool, Error>;
 
-    /// Stops a bulk operation; one that is over stays as it is. Answers with the row that there is then.
-    async fn stop_bulk(&self, namespace: &Namespace, id: &InstanceId) -> Result<Option<BulkRow>, Error>;
+    /// Stops a bulk operation, and records that; one that is over stays as it is. Answers with the row that there is then.
+    async fn stop_bulk(
+        &self,
+        namespace: &Namespace,
+        id: &InstanceId,
+        by: &Asker,
+    ) -> Result<Option<BulkRow>, Error>;
 }

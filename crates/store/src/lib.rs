@@ -13,10 +13,12 @@
 //! | [`Bulks`] | operations on many instances |
 //! | [`Schedules`] | schedules: what starts instances at their times |
 //! | [`AccessTokens`] | what opens the HTTP API |
+//! | [`Actions`] | the audit log: who did what |
 //! | [`Audits`] | the auditor's walk and its records |
 //! | [`Views`] | what API and CLI show |
 
 mod access;
+mod actions;
 mod answer;
 mod audits;
 mod bulk;
@@ -49,6 +51,7 @@ use everstep_protocol::{
 };
 
 pub use access::{AccessRow, AccessTokens, NewAccess};
+pub use actions::{ActionFilter, ActionRow, Actions};
 pub use audits::{Audits, BreachRow, BreachView, Checkup, Present, Suspect, Walked};
 pub use bulk::{BulkRow, Bulks};
 pub use error::{Error, ErrorKind};
@@ -69,11 +72,12 @@ pub type Decide = Box<dyn FnOnce(Loaded) -> Writes + Send>;
 
 /// A store: all of the port.
 pub trait Store:
-    Instances + Sessions + Schedule + Records + Bulks + Schedules + AccessTokens + Audits + Views
+    Instances + Sessions + Schedule + Records + Bulks + Schedules + AccessTokens + Actions + Audits + Views
 {
 }
-impl<T: Instances + Sessions + Schedule + Records + Bulks + Schedules + AccessTokens + Audits + Views> Store
-    for T
+impl<
+    T: Instances + Sessions + Schedule + Records + Bulks + Schedules + AccessTokens + Actions + Audits + Views,
+> Store for T
 {
 }
 
@@ -441,7 +445,7 @@ pub trait Records: Send + Sync + std::fmt::Debug + 'static {
 
     /// Deletes what is past its time, at most `limit` rows a table: message decisions that met no instance after 7 days
     /// (the others last as long as their instance, rule P27), rejected records, breaches and bulk operations that are over after 30,
-    /// records of changed schedules after 90, ended sessions without leases after one, access tokens 90 days after they have expired or
+    /// records of the audit log after 90, ended sessions without leases after one, access tokens 90 days after they have expired or
     /// were revoked. Answers with the count.
     async fn clean(&self, limit: u32) -> Result<u64, Error>;
 }

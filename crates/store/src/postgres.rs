@@ -8,12 +8,13 @@
 //! | `transaction`, `load`, `write` | the transaction of a batch: lock and load, decide, write and commit in two round trips |
 //! | `rows` | rows and columns of engine types |
 //! | `statements` | the hot statements, of which a test asserts the plans (rule W37) |
-//! | `journal`, `sessions`, `schedule`, `records`, `bulks`, `schedules`, `access`, `views` | the rest of the port |
+//! | `journal`, `sessions`, `schedule`, `records`, `bulks`, `schedules`, `access`, `actions`, `views` | the rest of the port |
 //!
 //! Invariants: locks are taken on heads, in one order, never waited for; side rows change only under their head's lock, but
 //! for the offer mark of a ready row; a connection inside a transaction never goes back to the pool.
 
 mod access;
+mod actions;
 mod attention;
 mod audits;
 mod bulks;
@@ -32,12 +33,13 @@ mod schedule;
 mod schedules;
 mod sessions;
 mod statements;
+mod tls;
 mod transaction;
 mod trip;
 mod views;
 mod write;
 
-use std::{str::FromStr, time::Duration};
+use std::{path::PathBuf, str::FromStr, time::Duration};
 
 use async_trait::async_trait;
 use deadpool_postgres::{
@@ -56,9 +58,10 @@ pub use self::migrate::{Applied, migrate};
 pub use self::restore::{Restored, restored, settled};
 #[doc(hidden)]
 pub use self::statements::{Statement, hot_statements};
+pub use self::tls::PostgresTls;
 #[doc(hidden)]
 pub use self::views::{attribute_list, ended_lists, ends_list, open_list, prefix_list};
-use self::{fault::Fault, trip::Trip};
+use self::{fault::Fault, tls::Dialer, trip::Trip};
 use crate::{Decide, Error, ErrorKind, Instances, Range, StepOver};
 
 const CONNECTING: &str = "connecting to PostgreSQL";
@@ -71,6 +74,10 @@ const UNANSWERED: Duration = Duration::from_secs(30);
 pub struct PostgresSettings {
     /// Where: `postgres://user:password@host:port/database`.
     pub url: String,
+    /// How far the way there is safe. Default: it is not encrypted.
+    pub tls: PostgresTls,
+    /// Whose certificates are trusted with [`PostgresTls::VerifyFull`]. Default: those that the system trusts.
+    pub ca_file: Option<PathBuf>,
     /// The most connections of this process. Default 8.
     pub pool_max: usize,
     /// How long one statement may take; lists for people have 30 s. Default 5 s: transactions must stay shorter than what the
@@ -93,6 +100,8 @@ impl PostgresSettings {
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
+            tls: PostgresTls::Off,
+            ca_file: None,
             pool_max: 8,
             statement_timeout: Duration::from_secs(5),
             lock_timeout: Duration::from_millis(500),
@@ -107,8 +116,7 @@ impl PostgresSettings {
     /// that a frozen coordinator stops nobody for long (rule W19).
     #[doc(hidden)]
     pub fn config(&self) -> Result<Config, Error> {
-        let refused = |error: tokio_postgres::Error| Error::new(ErrorKind::Refused, CONNECTING, error);
-        let mut config = Config::from_str(&self.url).map_err(refused)?;
+        let mut config = self.plain_config()?;
         let options = format!(
             "{} -c enable_seqscan=off -c plan_cache_mode=force_generic_plan -c jit=off -c statement_timeout={} \
              -c lock_timeout={} -c idle_in_transaction_session_timeout={}",
@@ -125,6 +133,35 @@ impl PostgresSettings {
             .tcp_user_timeout(UNANSWERED);
         Ok(config)
     }
+
+    /// Where the database is and how it is spoken to, without what sessions of the store have.
+    fn plain_config(&self) -> Result<Config, Error> {
+        let refused = |error: tokio_postgres::Error| Error::new(ErrorKind::Refused, CONNECTING, error);
+        let mut config = Config::from_str(&self.url).map_err(refused)?;
+        self.dialer()?.apply(&mut config)?;
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(self.connect_timeout);
+        }
+        Ok(config)
+    }
+
+    fn dialer(&self) -> Result<Dialer, Error> {
+        Dialer::of(self.tls, self.ca_file.as_ref())
+    }
+}
+
+/// The defaults for a database.
+impl From<&str> for PostgresSettings {
+    fn from(url: &str) -> Self {
+        Self::new(url)
+    }
+}
+
+/// The defaults for a database.
+impl From<&String> for PostgresSettings {
+    fn from(url: &String) -> Self {
+        Self::new(url)
+    }
 }
 
 /// The store on PostgreSQL.
@@ -140,7 +177,12 @@ impl PostgresStore {
     /// reached, repeating is safe.
     pub async fn connect(settings: PostgresSettings) -> Result<Self, Error> {
         let manager = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-        let manager = Manager::from_config(settings.config()?, NoTls, manager);
+        let config = settings.config()?;
+        let dialer = settings.dialer()?;
+        let manager = match dialer.clone() {
+            Dialer::Plain => Manager::from_config(config, NoTls, manager),
+            Dialer::Encrypted(tls) => Manager::from_config(config, tls, manager),
+        };
         let unbuilt =
             |error: deadpool_postgres::BuildError| Error::new(ErrorKind::Refused, CONNECTING, error);
         let timeouts = Timeouts {
@@ -159,7 +201,7 @@ impl PostgresStore {
             }))
             .build()
             .map_err(unbuilt)?;
-        migrate::check(&settings.config()?).await?;
+        migrate::check(&settings.plain_config()?, &dialer).await?;
         let store = Self { pool };
         store.incarnation().await?;
         Ok(store)

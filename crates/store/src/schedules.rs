@@ -1,10 +1,14 @@
 //! Schedules as they are kept: one row each, changed only by whoever has read its last version (rules S1, S5, S15).
 
 use async_trait::async_trait;
-use everstep_engine::schedule::{Definition, State, Turn};
-use everstep_protocol::{Namespace, ScheduleId, Timestamp};
+use everstep_engine::{
+    access::ANONYMOUS,
+    action::{Action, Target},
+    schedule::{Definition, State, Turn},
+};
+use everstep_protocol::{Namespace, ScheduleId, Scope, Timestamp};
 
-use crate::Error;
+use crate::{ActionFilter, ActionRow, Error};
 
 /// A schedule.
 #[derive(Clone, Debug, PartialEq)]
@@ -82,12 +86,8 @@ pub struct ScheduleChange {
     pub version: Option<u64>,
     /// What there is afterwards; none if it is deleted.
     pub after: Option<(Definition, Turn)>,
-    /// What was done, in a word.
-    pub operation: &'static str,
-    /// Who did it, as far as is known.
-    pub by: Option<String>,
-    /// What more there is to say.
-    pub detail: Option<String>,
+    /// What is recorded of it, if it is done.
+    pub action: Action,
 }
 
 /// The record of a change.
@@ -97,10 +97,25 @@ pub struct ChangeRow {
     pub at: Timestamp,
     /// What was done.
     pub operation: String,
-    /// Who did it, as far as is known.
+    /// Who did it, as they said themselves; else as far as is known.
     pub by: Option<String>,
     /// What more there is to say.
     pub detail: Option<String>,
+}
+
+impl From<ActionRow> for ChangeRow {
+    fn from(row: ActionRow) -> Self {
+        let ActionRow { at, operation, who, named, detail, .. } = row;
+        // Whoever has no token is known by what they say of themselves, if anything.
+        let by = named.or_else(|| (who != ANONYMOUS).then_some(who));
+        Self { at, operation, by, detail }
+    }
+}
+
+/// The records of what was done to the schedules of an id.
+pub(crate) fn changes_of(namespace: &Namespace, id: &ScheduleId) -> ActionFilter {
+    let target = Some(Target::Schedule(id).text());
+    ActionFilter { target, ..ActionFilter::within(Scope::Of(namespace.clone())) }
 }
 
 /// Schedules of one page have no more bytes than this, but for the last one: each may have an input of a mebibyte.
@@ -139,7 +154,7 @@ pub trait Schedules: Send + Sync + std::fmt::Debug + 'static {
     /// Writes where schedules stand, all at once. Says of each, in order, whether it was written: whoever is told no has read an older version.
     async fn settle_schedules(&self, writes: &[ScheduleWrite]) -> Result<Vec<bool>, Error>;
 
-    /// Does what a person asked for, and records who asked. False, and nothing is done, if somebody has written it since it was read.
+    /// Does what a person asked for, and records it in the audit log. False, and nothing is done, if somebody has written it since it was read.
     async fn change_schedule(&self, change: &ScheduleChange) -> Result<bool, Error>;
 
     /// Who has changed the schedules of that id, newest first, also after it was deleted.

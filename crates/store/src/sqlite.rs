@@ -13,6 +13,7 @@
 //! Reads have threads of their own: journals must not wait for commits, and nothing must wait for somebody's list.
 
 mod access;
+mod actions;
 mod attention;
 mod audits;
 mod bulks;

@@ -8,6 +8,7 @@
 
 mod conformance {
     pub(crate) mod access;
+    pub(crate) mod actions;
     pub(crate) mod audits;
     pub(crate) mod bulks;
     pub(crate) mod control;
@@ -203,6 +204,13 @@ suites! {
         a03_a_token_is_revoked_once_and_opens_nothing_then,
         a03_tokens_are_listed_newest_first_within_their_scope,
         a03_the_use_of_a_token_is_noted_and_young_ones_are_not_cleaned,
+    },
+    actions::{
+        a06_what_is_done_to_an_instance_is_recorded_with_it_once,
+        a06_an_action_and_its_record_are_one,
+        a06_what_is_done_to_bulk_operations_and_tokens_is_recorded_with_it,
+        a06_records_are_found_by_what_they_say,
+        a06_any_text_is_recorded_up_to_its_bound,
     },
     ledger::{
         l14_calls_are_found_by_instance_reference_and_key,

@@ -22,6 +22,7 @@ use std::{
 
 use everstep_engine::{
     Answer, Input, What, Writes,
+    access::Asker,
     batch::Loaded,
     bulk::{Act, Bulk, Which},
     letter::{Address, Caller, NewLetter, Said},
@@ -29,9 +30,9 @@ use everstep_engine::{
     rows::Needs,
     start::{Decided, Start},
 };
-use everstep_protocol::{CallHash, InstanceUid, Millis, Run, SessionId, journal::End, message::Then};
+use everstep_protocol::{CallHash, InstanceUid, Millis, Run, Scope, SessionId, journal::End, message::Then};
 use everstep_store::{
-    BulkRow, ErrorKind, Instances, Mail, MessageName, Queue, Rejected, Store,
+    ActionFilter, BulkRow, ErrorKind, Instances, Mail, MessageName, Queue, Rejected, Store,
     postgres::{PostgresSettings, PostgresStore, migrate},
 };
 use fixture::{Database, Fixture, Postgres};
@@ -478,13 +479,31 @@ async fn p27_a_decision_is_kept_as_long_as_its_instance() {
     assert_eq!(messages.map(|key| loaded.messages.contains_key(&key)), [true, true, true, false]);
 }
 
+/// By the moments at which they were written: 90 days and a minute ago, and a minute less than 90 days ago.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a06_records_of_the_audit_log_are_kept_for_ninety_days() {
+    let fixture = Postgres::create().await;
+    let store = fixture.store();
+    let bulk = Bulk { act: Act::Retry, which: Which::default() };
+    for (id, younger) in [("b-1", -60), ("b-2", 60)] {
+        store.begin_bulk(&namespace(), &id.parse().unwrap(), &bulk, &Asker::program()).await.unwrap();
+        let age = format!(
+            "UPDATE action SET at = at - (90 * 86400 - {younger}) * 1000000::bigint WHERE target = 'bulk/{id}'"
+        );
+        fixture::execute(fixture.url(), &age).await;
+    }
+    assert_eq!(store.clean(10).await.unwrap(), 1);
+    let left = store.actions(&ActionFilter::within(Scope::All), None, 9).await.unwrap();
+    assert_eq!(left.iter().map(|row| row.target.as_str()).collect::<Vec<_>>(), ["bulk/b-2"]);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p33_a_bulk_operation_with_an_unknown_condition_is_passed_over() {
     let fixture = Postgres::create().await;
     let store = fixture.store();
     let bulk = Bulk { act: Act::Retry, which: Which::default() };
     for id in ["b-1", "b-2"] {
-        store.begin_bulk(&namespace(), &id.parse().unwrap(), &bulk).await.unwrap();
+        store.begin_bulk(&namespace(), &id.parse().unwrap(), &bulk, &Asker::program()).await.unwrap();
     }
     let request = r#"{"act":{"operation":"delete"},"which":{"of_tomorrow":1}}"#;
     let sql = format!("UPDATE bulk SET request = '{request}' WHERE id = 'b-1'");

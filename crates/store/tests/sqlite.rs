@@ -18,6 +18,7 @@ use std::{
 
 use everstep_engine::{
     Answer, Batch, Input, What, Writes,
+    access::Asker,
     batch::{Rules, Verdict},
     bulk::{Act, Bulk, Which},
     input,
@@ -28,13 +29,13 @@ use everstep_engine::{
 };
 use everstep_protocol::{
     Attempt, BuildName, Call, CallKind, CoordinatorId, Epoch, Fingerprint, InstanceUid, Millis, Namespace,
-    Payload, Policy, Position, Run, SessionId, StepKey, WorkflowName,
+    Payload, Policy, Position, Run, Scope, SessionId, StepKey, WorkflowName,
     journal::{End, Entry},
     message::{AttemptEnd, AttemptOutcome, Open, OpenSession, OpenWait, Report, Then},
 };
 use everstep_store::{
-    BulkRow, Bulks, ErrorKind, Filter, Heard, Instances, Mail, MessageName, Queue, Range, Records, Rejected,
-    Schedule, Sessions, StatusWord, Views, sqlite::SqliteStore,
+    ActionFilter, Actions, BulkRow, Bulks, ErrorKind, Filter, Heard, Instances, Mail, MessageName, Queue,
+    Range, Records, Rejected, Schedule, Sessions, StatusWord, Views, sqlite::SqliteStore,
 };
 
 fn new_file() -> (tempfile::TempDir, PathBuf) {
@@ -512,13 +513,38 @@ async fn w22_a_letter_that_cannot_be_read_stops_no_other() {
     assert_eq!((numbers(&first), first.next), (vec![], Some(2)));
 }
 
+/// By the moments at which they were written: 90 days and a minute ago, and a minute less than 90 days ago.
+#[tokio::test]
+async fn a06_records_of_the_audit_log_are_kept_for_ninety_days() {
+    let (_directory, path) = new_file();
+    let store = SqliteStore::open(&path).unwrap();
+    let bulk = Bulk { act: Act::Retry, which: Which::default() };
+    for id in ["b-1", "b-2"] {
+        store
+            .begin_bulk(&Namespace::default(), &id.parse().unwrap(), &bulk, &Asker::program())
+            .await
+            .unwrap();
+    }
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    for (id, younger) in [("b-1", -60), ("b-2", 60)] {
+        let age = "UPDATE action SET at = at - (90 * 86400 - ?2) * 1000000 WHERE target = 'bulk/' || ?1";
+        connection.execute(age, rusqlite::params![id, younger]).unwrap();
+    }
+    assert_eq!(store.clean(10).await.unwrap(), 1);
+    let left = store.actions(&ActionFilter::within(Scope::All), None, 9).await.unwrap();
+    assert_eq!(left.iter().map(|row| row.target.as_str()).collect::<Vec<_>>(), ["bulk/b-2"]);
+}
+
 #[tokio::test]
 async fn p33_a_bulk_operation_with_an_unknown_condition_is_passed_over() {
     let (_directory, path) = new_file();
     let store = SqliteStore::open(&path).unwrap();
     let bulk = Bulk { act: Act::Retry, which: Which::default() };
     for id in ["b-1", "b-2"] {
-        store.begin_bulk(&Namespace::default(), &id.parse().unwrap(), &bulk).await.unwrap();
+        store
+            .begin_bulk(&Namespace::default(), &id.parse().unwrap(), &bulk, &Asker::program())
+            .await
+            .unwrap();
     }
     let connection = rusqlite::Connection::open(&path).unwrap();
     let request = r#"{"act":{"operation":"delete"},"which":{"of_tomorrow":1}}"#;

@@ -1,7 +1,8 @@
 //! What tests, the fleet demo, the chaos run and the benchmark stand on: fresh databases and vhosts on the development servers,
-//! servers of one's own that may be broken, child processes that never outlive their owner, the way to a server, CPU accounts of
+//! servers of one's own that may be broken, certificates for them, child processes that never outlive their owner, the way to a server, CPU accounts of
 //! process trees. Dev only.
 
+pub mod certificates;
 mod cpu;
 mod installation;
 mod process;

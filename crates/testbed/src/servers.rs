@@ -135,6 +135,11 @@ fn until(what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
     Ok(())
 }
 
+/// Whether a server listens at this port.
+fn takes_connections(port: u16) -> bool {
+    TcpStream::connect_timeout(&SocketAddr::from(([127, 0, 0, 1], port)), Duration::from_secs(1)).is_ok()
+}
+
 /// Whether a server speaks AMQP at this port: the answer to the protocol's header is a method frame, whose first byte is 1.
 fn speaks_amqp(port: u16) -> bool {
     let asked = || -> std::io::Result<u8> {

@@ -1,6 +1,6 @@
 //! `everstep access-token`.
 
-use std::path::Path;
+use std::{io::Write, path::Path};
 
 use everstep_client::api::WantedAccess;
 use everstep_coordinator::http;
@@ -33,7 +33,7 @@ pub(super) async fn run(global: &Global, command: AccessCommand) -> Result<(), F
             let made = asking.client.create_access_token(&scope(all_namespaces), &wanted).await;
             let advice = "there may be a token that nobody has: list them and revoke it";
             let made = made.map_err(|error| Failure::advising(error, advice))?;
-            asking.print(&made, |text| Ok(show::new_access_token(&answer::read(text)?)))
+            asking.print(&made, |text| Ok(new_access_token(&answer::read(text)?)))
         }
         AccessCommand::List { all_namespaces, after, limit } => {
             let asking = Asking::new(global)?;
@@ -63,7 +63,7 @@ async fn direct(global: &Global, args: AccessArgs) -> Result<(), Failure> {
         Some(name) => name,
         None => AccessName::new(http::ACCESS_TOKEN_UNNAMED).map_err(anyhow::Error::from)?,
     };
-    let by = Asker { who: "whoever has the database".to_owned(), from: "command line".to_owned() };
+    let by = Asker::command_line();
     let grant = Grant { role, scope };
     let made = everstep_coordinator::issue_access_token(&*store, name, grant, lasts, &by).await;
     let (token, row) = made.map_err(anyhow::Error::from)?;
@@ -83,8 +83,14 @@ async fn direct(global: &Global, args: AccessArgs) -> Result<(), Failure> {
     match global.output {
         Format::Json => print(&format!("{text}\n")),
         Format::Yaml => print(&yaml::of_json(&text.to_string())?),
-        Format::Table => print(&show::new_access_token(&made)),
+        Format::Table => print(&new_access_token(&made)),
     }
+}
+
+/// The secret, which is all that a pipe gets; what people are told of it goes beside it, and is worth no secret that cannot be told.
+fn new_access_token(made: &AccessToken) -> String {
+    drop(writeln!(std::io::stderr().lock(), "{}", show::about_new_access_token(made)));
+    show::secret(made)
 }
 
 async fn open(global: &Global, data: Option<&Path>) -> Result<Box<dyn Store>, Failure> {
@@ -93,7 +99,7 @@ async fn open(global: &Global, data: Option<&Path>) -> Result<Box<dyn Store>, Fa
         return Ok(Box::new(store));
     }
     let settings = settings_for(global, Role::Migrate, Vec::new())?;
-    let postgres = PostgresSettings { pool_max: 1, ..PostgresSettings::new(settings.postgres.url.reveal()) };
+    let postgres = PostgresSettings { pool_max: 1, ..settings.postgres.store() };
     let store = PostgresStore::connect(postgres).await.map_err(anyhow::Error::from)?;
     Ok(Box::new(store))
 }

@@ -119,7 +119,16 @@ mod tests {
         let mut names = Vec::new();
         leaves(&defaults, "", &mut names);
         // Absent or empty by default.
-        let silent = ["worker.build", "otlp.endpoint", "metrics.listen", "coordinator.retention_of"];
+        let silent = [
+            "worker.build",
+            "otlp.endpoint",
+            "metrics.listen",
+            "coordinator.retention_of",
+            "postgres.ca_file",
+            "amqp.ca_file",
+            "http.tls_certificate",
+            "http.tls_key",
+        ];
         names.extend(silent.map(str::to_owned));
         for name in &names {
             let row = page.lines().find(|line| line.starts_with(&format!("| `{name}` |")));

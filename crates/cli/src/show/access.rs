@@ -22,16 +22,21 @@ pub fn access_tokens(tokens: &[AccessToken]) -> String {
     finish(table)
 }
 
-/// One that was just made: the secret alone on the last line.
+/// What is said of one that was just made, without its secret.
 #[must_use]
-pub fn new_access_token(token: &AccessToken) -> String {
-    let said = format!(
-        "made access token {} ({}): {} in {}, expires {}; this is its secret, which is not told again:",
+pub fn about_new_access_token(token: &AccessToken) -> String {
+    plain(&format!(
+        "made access token {} ({}): {} in {}, expires {}; its secret follows, and is not told again:",
         token.id,
         token.name,
         token.role,
         token.namespace,
         token.expires_at.as_deref().unwrap_or("never"),
-    );
-    format!("{}\n{}\n", plain(&said), plain(token.access_token.as_deref().unwrap_or_default()))
+    ))
+}
+
+/// The secret of one that was just made, alone on a line.
+#[must_use]
+pub fn secret(token: &AccessToken) -> String {
+    format!("{}\n", plain(token.access_token.as_deref().unwrap_or_default()))
 }

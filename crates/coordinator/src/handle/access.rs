@@ -16,6 +16,16 @@ impl Handle {
         self.shared.keys.admit(&*self.shared.store, token).await
     }
 
+    /// Whether a presented token is no guess.
+    pub(crate) fn knows(&self, token: &AccessToken) -> bool {
+        self.shared.keys.knows(token)
+    }
+
+    /// Counts a request that was refused since its caller asks too fast.
+    pub(crate) fn limited(&self, of: &'static str) {
+        self.shared.metrics.limited.inc(of);
+    }
+
     /// Makes an access token.
     pub(crate) async fn issue_access_token(
         &self,

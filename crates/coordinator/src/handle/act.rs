@@ -1,7 +1,7 @@
 //! One operation on many instances, named by their ids or found by a bulk operation (rule P33).
 
 use everstep_engine::{
-    Answer, Input, Operated, What,
+    Answer, Operated, What,
     bulk::{Act, Again},
     start::NameKey,
 };
@@ -127,7 +127,7 @@ impl Handle {
             Act::Delete { terminate } => What::Delete { operation, terminate },
         };
         let answer = match whom.uid {
-            Some(instance) => self.ask(doing, Input::On { instance, what }).await?.answer,
+            Some(instance) => self.of(doing, instance, what).await?,
             None => self.on(doing, &whom.name, what).await?,
         };
         if deletes {

@@ -1,7 +1,7 @@
 //! Questions about attempts of which nobody knows whether they took effect: answered by a person (rule L8).
 
 use everstep_engine::{
-    Answer, Input, What,
+    Answer, What,
     decide::{Rekeying, Resolution},
     start::NameKey,
 };
@@ -51,7 +51,7 @@ impl Handle {
         let Decision { choice, by, why } = decision;
         let resolution = Resolution { question, call: call.as_ref().map(Call::hash), choice, by, why };
         let what = What::Resolve { operation, resolution: Box::new(resolution) };
-        let answer = self.ask("answer a question", Input::On { instance: view.uid, what }).await?.answer;
+        let answer = self.of("answer a question", view.uid, what).await?;
         if answer == Answer::NotAsked {
             return Err(Error::NotAsked(self.became(&view, question, call.as_ref()).await?));
         }

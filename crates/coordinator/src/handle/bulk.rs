@@ -48,14 +48,15 @@ impl Handle {
         id: &InstanceId,
         bulk: &Bulk,
     ) -> Result<BulkBegun, Error> {
-        let row = around("commit.bulk_begin", self.shared.store.begin_bulk(namespace, id, bulk)).await?;
+        let row =
+            around("commit.bulk_begin", self.shared.store.begin_bulk(namespace, id, bulk, &self.by)).await?;
         self.shared.bulks.notify_one();
         Ok(if row.bulk == *bulk { BulkBegun::Begun(row) } else { BulkBegun::Taken(row) })
     }
 
     /// Stops a bulk operation after the page under way. None if there is none.
     pub async fn stop_bulk(&self, namespace: &Namespace, id: &InstanceId) -> Result<Option<BulkRow>, Error> {
-        Ok(around("commit.bulk_stop", self.shared.store.stop_bulk(namespace, id)).await?)
+        Ok(around("commit.bulk_stop", self.shared.store.stop_bulk(namespace, id, &self.by)).await?)
     }
 
     /// Counts what a bulk operation would be about, and does nothing.

@@ -1,7 +1,7 @@
 //! What people do to an instance. Each operation has an id: repeated, it gets its first answer (rule W4).
 
 use everstep_engine::{
-    Answer, Input, What,
+    Answer, What,
     bulk::{Act, Again},
     decide::Prepared,
     keep::{keep, unsettled},
@@ -161,7 +161,7 @@ impl Handle {
             };
             let prepared = Some(Prepared { from, seen, entries });
             let what = What::Restart { operation: operation.clone(), prepared };
-            match (self.ask(RESTARTING, Input::On { instance: view.uid, what }).await?.answer, refused) {
+            match (self.of(RESTARTING, view.uid, what).await?, refused) {
                 // A refusal by a journal that is not, or no longer, that of the instance says nothing.
                 (Answer::Moved, Some(refused)) => {
                     let now = self.store().instance(&whom.name).await?;

@@ -2,10 +2,13 @@
 
 mod fire;
 
-use everstep_engine::schedule::{
-    Definition, DefinitionError, Look, OperateError, Outcome, State, Turn, next_runs, triggered_id,
+use everstep_engine::{
+    action::{Action, Target},
+    schedule::{
+        Definition, DefinitionError, Look, OperateError, Outcome, State, Turn, next_runs, triggered_id,
+    },
 };
-use everstep_protocol::{InstanceId, Namespace, ScheduleId, Timestamp, crash::around};
+use everstep_protocol::{InstanceId, Namespace, ScheduleId, Scope, Timestamp, crash::around};
 use everstep_store::{Dated, ScheduleChange, ScheduleRow};
 
 use super::Handle;
@@ -51,14 +54,14 @@ impl From<everstep_store::Error> for ScheduleError {
     }
 }
 
-/// Which schedule, and who asks.
+/// Which schedule, and who asks as they say.
 #[derive(Clone, Copy, Debug)]
 pub struct OfSchedule<'a> {
     /// Its namespace.
     pub namespace: &'a Namespace,
     /// Its id.
     pub id: &'a ScheduleId,
-    /// Who asks, as far as is known.
+    /// Who asks, as they say themselves: nobody checks that.
     pub by: Option<&'a str>,
 }
 
@@ -246,8 +249,10 @@ impl Handle {
         after: Option<(Definition, Turn)>,
         (operation, detail): (&'static str, Option<String>),
     ) -> Result<bool, ScheduleError> {
-        let (namespace, id, by) = (of.namespace.clone(), of.id.clone(), of.by.map(str::to_owned));
-        let change = ScheduleChange { namespace, id, version, after, operation, by, detail };
+        let (namespace, id) = (of.namespace.clone(), of.id.clone());
+        let action = Action::done(&self.by, Scope::Of(namespace.clone()), Target::Schedule(&id), operation);
+        let action = action.naming(of.by).saying(detail);
+        let change = ScheduleChange { namespace, id, version, after, action };
         let written = around("commit.schedule_change", self.shared.store.change_schedule(&change)).await?;
         self.shared.schedules.notify_one();
         Ok(written)

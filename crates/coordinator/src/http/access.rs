@@ -3,23 +3,30 @@
 //! A token comes in the header `Authorization` and nowhere else: not in a query, which stands in logs, and not in a cookie, which a
 //! browser sends for whichever page asks it to.
 
-use std::net::SocketAddr;
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
 
 use axum::RequestExt as _;
 use axum::{
-    extract::{ConnectInfo, MatchedPath, RawPathParams, Request, State},
+    extract::{ConnectInfo, MatchedPath, RawPathParams, Request, State, connect_info::Connected},
     http::{HeaderMap, header},
     middleware::Next,
     response::{IntoResponse, Response},
+    serve::IncomingStream,
 };
 use everstep_engine::access::Asker;
 use everstep_protocol::{AccessToken, Namespace, Role, Scope};
 use serde::{Deserialize, Serialize};
+use tokio::net::TcpListener;
 
 use super::{
     guard,
     needs::{self, Need},
+    pace::{Asking, Pace},
     problem::Refusal,
+    tls::TlsListener,
 };
 use crate::{Handle, access::Caller};
 
@@ -56,14 +63,15 @@ pub(super) struct Gate {
     pub(super) demands: bool,
     /// Only this host can ask, so that what names another one was sent by a web page that a browser was tricked with.
     pub(super) is_loopback: bool,
+    /// How fast one caller may ask; none for as fast as they like.
+    pub(super) pace: Option<Arc<Pace>>,
 }
 
 /// Lets a request pass if it may, and notes who asks.
 pub(super) async fn admitted(State(gate): State<Gate>, mut request: Request, next: Next) -> Response {
     match gate.check(&mut request).await {
         Ok(who) => {
-            let from = request.extensions().get::<ConnectInfo<SocketAddr>>();
-            let from = from.map_or_else(|| "http".to_owned(), |ConnectInfo(addr)| addr.ip().to_string());
+            let from = peer(&request).map_or_else(|| "http".to_owned(), |address| address.to_string());
             request.extensions_mut().insert(Asker { who, from });
             next.run(request).await
         }
@@ -71,12 +79,33 @@ pub(super) async fn admitted(State(gate): State<Gate>, mut request: Request, nex
     }
 }
 
+/// Where a connection comes from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Peer(SocketAddr);
+
+impl Connected<IncomingStream<'_, TcpListener>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, TcpListener>) -> Self {
+        Self(*stream.remote_addr())
+    }
+}
+
+impl Connected<IncomingStream<'_, TlsListener>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, TlsListener>) -> Self {
+        Self(*stream.remote_addr())
+    }
+}
+
+fn peer(request: &Request) -> Option<IpAddr> {
+    request.extensions().get::<ConnectInfo<Peer>>().map(|ConnectInfo(Peer(addr))| addr.ip())
+}
+
 impl Gate {
     async fn check(&self, request: &mut Request) -> Result<String, Refusal> {
+        self.count(request)?;
         if !self.demands {
             guard::no_foreign_page(request.uri(), request.headers(), self.is_loopback)?;
         }
-        let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
+        let route = route(request).map(str::to_owned);
         let need = route.as_deref().map(|route| needs::of(request.method().as_str(), route));
         if need == Some(Need::Nothing) {
             return Ok(Caller::anonymous().who);
@@ -93,6 +122,22 @@ impl Gate {
         if caller.allows(role, &scope) { Ok(caller.who) } else { Err(forbidden(&caller, role, &scope)) }
     }
 
+    /// Before anything else is looked at: what is too much is to cost nothing. A probe is asked by whoever keeps this alive.
+    fn count(&self, request: &Request) -> Result<(), Refusal> {
+        let Some(pace) =
+            self.pace.as_ref().filter(|_| !matches!(route(request), Some("/healthz" | "/readyz")))
+        else {
+            return Ok(());
+        };
+        let token = presented(request.headers()).ok().and_then(|text| text.parse::<AccessToken>().ok());
+        let token = token.filter(|token| self.handle.knows(token));
+        let asking = token.map_or_else(|| Asking::at(peer(request)), |token| Asking::Token(token.id()));
+        pace.count(asking).map_err(|wait| {
+            self.handle.limited(asking.word());
+            Refusal::TooFast { wait }
+        })
+    }
+
     async fn caller(&self, headers: &HeaderMap) -> Result<Caller, Refusal> {
         let token: AccessToken =
             presented(headers)?.parse().map_err(|error: everstep_protocol::AccessError| {
@@ -103,6 +148,10 @@ impl Gate {
             .await?
             .map_err(|denied| Refusal::Unauthenticated { is_given: true, detail: denied.to_string() })
     }
+}
+
+fn route(request: &Request) -> Option<&str> {
+    request.extensions().get::<MatchedPath>().map(MatchedPath::as_str)
 }
 
 /// The text of the token in the one header `Authorization: Bearer ...`.

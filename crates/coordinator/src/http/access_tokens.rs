@@ -30,7 +30,7 @@ pub const UNNAMED: &str = "unnamed";
 
 /// `/v1/{namespace or *}/access-tokens`
 #[derive(Debug)]
-pub(super) struct ScopePath(Scope);
+pub(super) struct ScopePath(pub(super) Scope);
 
 impl<S: Sync> FromRequestParts<S> for ScopePath {
     type Rejection = Refusal;

@@ -27,7 +27,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::{
     control::{answered, checked},
     document::{Always, BodyProblems, Conflict, NotFound},
-    extract::{InstancePath, JsonBody, NamespacePath, NoQuery, Operation, Strict, limit, path},
+    extract::{Acting, InstancePath, JsonBody, NamespacePath, NoQuery, Operation, Strict, limit, path},
     instances::{Done, done, not_found},
     problem::Refusal,
     view::{CallView, Error as ErrorView, raw, time},
@@ -383,8 +383,9 @@ impl FromRequest<Handle> for Answering {
         let path = QuestionPath::from_request_parts(&mut parts, handle).await?;
         let Strict(NoQuery {}) = Strict::from_request_parts(&mut parts, handle).await?;
         let operation = Operation::from_request_parts(&mut parts, handle).await?.id;
+        let Ok(Acting(acting)) = Acting::from_request_parts(&mut parts, handle).await;
         let body = JsonBody::from_request(Request::from_parts(parts, body), handle).await?;
-        Ok(Self { handle: handle.clone(), path, operation, body })
+        Ok(Self { handle: acting, path, operation, body })
     }
 }
 

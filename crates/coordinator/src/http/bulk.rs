@@ -21,7 +21,7 @@ use super::{
     act::{Options, Wish},
     control::FromCall,
     document::{Always, BodyProblems, Conflict, NotFound, shapes},
-    extract::{self, BulkPath, JsonBody, NamespacePath, NoQuery, Operation, Strict, limit},
+    extract::{self, Acting, BulkPath, JsonBody, NamespacePath, NoQuery, Operation, Strict, limit},
     list::ERROR_CHARS_MAX,
     problem::Refusal,
     view::{InstanceName, time},
@@ -94,6 +94,8 @@ struct View {
     refused: u64,
     created_at: String,
     ended_at: Option<String>,
+    /// Who began it.
+    by: String,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -159,7 +161,7 @@ struct Operations {
     responses((status = 201, description = "It goes on, or is over", body = View), (status = 200, description = "Only counted", body = Counted), Always, BodyProblems, Conflict)
 )]
 pub(super) async fn begin(
-    State(handle): State<Handle>,
+    Acting(handle): Acting,
     NamespacePath(namespace): NamespacePath,
     Strict(NoQuery {}): Strict<NoQuery>,
     operation: Operation,
@@ -232,7 +234,7 @@ pub(super) async fn get(
     responses((status = 200, description = "The operation", body = View), Always, NotFound)
 )]
 pub(super) async fn stop(
-    State(handle): State<Handle>,
+    Acting(handle): Acting,
     BulkPath { namespace, id }: BulkPath,
     Strict(NoQuery {}): Strict<NoQuery>,
 ) -> Result<Response, Refusal> {
@@ -320,6 +322,7 @@ impl From<BulkRow> for View {
             refused: row.progress.refused,
             created_at: time(row.created_at),
             ended_at: row.ended_at.map(time),
+            by: row.by,
         }
     }
 }

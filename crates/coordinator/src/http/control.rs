@@ -2,7 +2,6 @@
 
 use axum::{
     Json,
-    extract::State,
     response::{IntoResponse, Response},
 };
 use everstep_engine::{Answer, Operated, bulk::Again, start::NameKey, transition::Operation as Kind};
@@ -13,7 +12,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::{
     act::how,
     document::{Always, BodyProblems, Conflict, NotFound},
-    extract::{Asked, InstancePath, Operation, Strict},
+    extract::{Acting, Asked, InstancePath, Operation, Strict},
     instances::{Done, FullName, done, not_found},
     problem::Refusal,
 };
@@ -257,7 +256,7 @@ pub(super) async fn restart(Asked { handle, name, operation, body }: Asked) -> R
     responses((status = 200, description = "It is deleted", body = Deleted), Always, NotFound, Conflict)
 )]
 pub(super) async fn delete(
-    State(handle): State<Handle>,
+    Acting(handle): Acting,
     InstancePath(name): InstancePath,
     Strict(DeleteQuery { terminate }): Strict<DeleteQuery>,
     operation: Operation,

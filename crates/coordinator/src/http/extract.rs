@@ -1,11 +1,13 @@
 //! What is read from a request: names of the path, a strict query, the operation id, a JSON body. Parsed once, here.
 
+use std::convert::Infallible;
+
 use axum::{
     body::Bytes,
     extract::{FromRequest, FromRequestParts, Path, Query, Request},
     http::{HeaderMap, StatusCode, header, request::Parts},
 };
-use everstep_engine::start::NameKey;
+use everstep_engine::{access::Asker, start::NameKey};
 use everstep_protocol::{EventType, InstanceId, Namespace, Position, Timestamp, WorkflowName};
 use serde::{Deserialize, de::DeserializeOwned};
 use uuid::Uuid;
@@ -231,6 +233,19 @@ impl JsonBody {
     }
 }
 
+/// The handle that acts for whoever asks: what they do is recorded with them (rule A6).
+#[derive(Debug)]
+pub(super) struct Acting(pub(super) Handle);
+
+impl FromRequestParts<Handle> for Acting {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, handle: &Handle) -> Result<Self, Infallible> {
+        let by = parts.extensions.get::<Asker>().cloned();
+        Ok(Self(by.map_or_else(|| handle.clone(), |by| handle.acting_for(by))))
+    }
+}
+
 /// What every operation on an instance is asked with: a body, by whom it is known when it is repeated, and no query.
 #[derive(Debug)]
 pub(super) struct Asked {
@@ -248,8 +263,9 @@ impl FromRequest<Handle> for Asked {
         let InstancePath(name) = InstancePath::from_request_parts(&mut parts, handle).await?;
         let Strict(NoQuery {}) = Strict::from_request_parts(&mut parts, handle).await?;
         let operation = Operation::from_request_parts(&mut parts, handle).await?.id;
+        let Ok(Acting(acting)) = Acting::from_request_parts(&mut parts, handle).await;
         let body = JsonBody::from_request(Request::from_parts(parts, body), handle).await?;
-        Ok(Self { handle: handle.clone(), name, operation, body })
+        Ok(Self { handle: acting, name, operation, body })
     }
 }
 

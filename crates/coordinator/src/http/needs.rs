@@ -85,7 +85,8 @@ pub(super) fn of(method: &str, route: &str) -> Need {
             "/v1/{namespace}/schedules/{id}" | "/v1/{namespace}/workflows/{workflow}/instances/{id}",
         ) => Operator,
 
-        ("GET" | "POST", "/v1/{namespace}/access-tokens")
+        ("GET", "/v1/{namespace}/audit")
+        | ("GET" | "POST", "/v1/{namespace}/access-tokens")
         | ("DELETE", "/v1/{namespace}/access-tokens/{id}") => Admin,
 
         _ => return UNLISTED,

@@ -1,6 +1,6 @@
 //! One operation on a list of instances (rule P33): every id is checked before anything is done, and each has its own result.
 
-use axum::{Json, extract::State};
+use axum::Json;
 use everstep_protocol::{InstanceId, WorkflowName};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -9,10 +9,10 @@ use super::{
     act::Wish,
     control::FromCall,
     document::{Always, BodyProblems},
-    extract::{JsonBody, NoQuery, Operation, Strict, WorkflowPath},
+    extract::{Acting, JsonBody, NoQuery, Operation, Strict, WorkflowPath},
     problem::Refusal,
 };
-use crate::{Each, Handle, IDS_MAX};
+use crate::{Each, IDS_MAX};
 
 #[derive(Default, Deserialize, ToSchema)]
 #[schema(as = OperationOnIds)]
@@ -63,7 +63,7 @@ struct ResultView {
     responses((status = 200, description = "What became of each", body = Results), Always, BodyProblems)
 )]
 pub(super) async fn operate(
-    State(handle): State<Handle>,
+    Acting(handle): Acting,
     WorkflowPath { namespace, workflow }: WorkflowPath,
     Strict(NoQuery {}): Strict<NoQuery>,
     operation: Operation,

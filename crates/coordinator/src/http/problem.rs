@@ -1,6 +1,8 @@
 //! Every way in which a request is refused, and the one `match` that gives each its place in HTTP. What is sent is
 //! `application/problem+json` (RFC 9457); the detail is the refusal's own text.
 
+use std::time::Duration;
+
 use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
@@ -168,6 +170,9 @@ pub(super) enum Refusal {
     /// As many streams as may be are served.
     #[error("as many streams of events as may be at once are served already")]
     TooManyStreams,
+    /// The caller asks faster than one may.
+    #[error("one caller may not ask so fast; nothing was done")]
+    TooFast { wait: Duration },
     /// The coordinator failed.
     #[error(transparent)]
     Engine(Error),
@@ -253,6 +258,7 @@ impl Refusal {
                 (S::CONFLICT, "moved", "The schedule moved on")
             }
             Self::TooManyStreams => (S::TOO_MANY_REQUESTS, "too_many_streams", "Too many streams"),
+            Self::TooFast { .. } => (S::TOO_MANY_REQUESTS, "rate_limited", "Too many requests"),
             Self::NotHealthy(_) => (S::SERVICE_UNAVAILABLE, "not_ready", "Not ready"),
             Self::Engine(error) => match error.kind() {
                 ErrorKind::Retry => (S::SERVICE_UNAVAILABLE, "unavailable", "Not available now"),
@@ -305,6 +311,9 @@ impl Refusal {
                 "starts with an id or the header Idempotency-Key can be sent again safely"
             }
             Self::TooManyStreams => "close streams that nobody reads, or ask another coordinator",
+            Self::TooFast { .. } => {
+                "wait for as many seconds as Retry-After says, and ask more slowly from then on"
+            }
             Self::MailboxFull(_) => {
                 "look at the instance: its status lists what is unread and what is awaited"
             }
@@ -339,6 +348,14 @@ impl Refusal {
         }
     }
 
+    /// After how many seconds the same request may help.
+    fn retry_after(&self) -> u64 {
+        match self {
+            Self::TooFast { wait } => wait.as_millis().div_ceil(1_000).max(1).try_into().unwrap_or(u64::MAX),
+            _ => 1,
+        }
+    }
+
     /// What a client is told of how to come in (RFC 6750).
     const fn challenge(&self) -> Option<&'static str> {
         match self {
@@ -358,6 +375,7 @@ impl Refusal {
             Self::EventUnknown { given, .. } => *given,
             Self::NotHealthy(_)
             | Self::TooManyStreams
+            | Self::TooFast { .. }
             | Self::MailboxFull(_)
             | Self::Moved { .. }
             | Self::HookMoved
@@ -432,7 +450,7 @@ impl IntoResponse for Refusal {
             response.headers_mut().insert(header::ALLOW, allow);
         }
         if retry_safe {
-            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(self.retry_after()));
         }
         response
     }

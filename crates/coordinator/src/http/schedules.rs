@@ -21,7 +21,7 @@ use self::{
 };
 use super::{
     document::{Always, BodyProblems, Conflict, NotFound},
-    extract::{self, JsonBody, NamespacePath, Operation, Strict, limit},
+    extract::{self, Acting, JsonBody, NamespacePath, Operation, Strict, limit},
     problem::Refusal,
 };
 use crate::{BackfillRequest, Handle, OfSchedule, ScheduleError, Triggered};
@@ -139,11 +139,7 @@ const NEXT_MAX: u32 = 100;
     request_body(content = ScheduleBody, description = "What is asked for"),
     responses((status = 201, description = "Created", body = View), (status = 200, description = "Changed, or the same as before", body = View), Always, BodyProblems, Conflict)
 )]
-pub(super) async fn put(
-    State(handle): State<Handle>,
-    whose: Whose,
-    body: JsonBody,
-) -> Result<Response, Refusal> {
+pub(super) async fn put(Acting(handle): Acting, whose: Whose, body: JsonBody) -> Result<Response, Refusal> {
     let body: ScheduleBody<'_> = body.read()?;
     let definition = body.definition(handle.limits().input_bytes)?;
     let (row, is_new) = handle.put_schedule(whose.of(), &definition).await?;
@@ -204,7 +200,7 @@ pub(super) async fn get(
     params(Whose),
     responses((status = 204, description = "It is deleted"), Always, NotFound, Conflict)
 )]
-pub(super) async fn delete(State(handle): State<Handle>, whose: Whose) -> Result<Response, Refusal> {
+pub(super) async fn delete(Acting(handle): Acting, whose: Whose) -> Result<Response, Refusal> {
     if handle.delete_schedule(whose.of()).await? {
         Ok(StatusCode::NO_CONTENT.into_response())
     } else {
@@ -224,11 +220,7 @@ pub(super) async fn delete(State(handle): State<Handle>, whose: Whose) -> Result
     request_body(content = NoteBody, description = "What is asked for"),
     responses((status = 200, description = "The schedule afterwards", body = View), Always, NotFound, Conflict, BodyProblems)
 )]
-pub(super) async fn pause(
-    State(handle): State<Handle>,
-    whose: Whose,
-    body: JsonBody,
-) -> Result<Response, Refusal> {
+pub(super) async fn pause(Acting(handle): Acting, whose: Whose, body: JsonBody) -> Result<Response, Refusal> {
     let note = body.read::<NoteBody>()?.checked()?;
     let row = handle.pause_schedule(whose.of(), note.as_deref()).await?;
     Ok(shown(&handle, row.ok_or_else(|| whose.not_found())?).await?.into_response())
@@ -245,7 +237,7 @@ pub(super) async fn pause(
     responses((status = 200, description = "The schedule afterwards", body = View), Always, NotFound, Conflict, BodyProblems)
 )]
 pub(super) async fn resume(
-    State(handle): State<Handle>,
+    Acting(handle): Acting,
     whose: Whose,
     body: JsonBody,
 ) -> Result<Response, Refusal> {
@@ -266,7 +258,7 @@ pub(super) async fn resume(
     responses((status = 201, description = "Started", body = TriggeredView), (status = 200, description = "It was started before", body = TriggeredView), Always, NotFound, Conflict, BodyProblems)
 )]
 pub(super) async fn trigger(
-    State(handle): State<Handle>,
+    Acting(handle): Acting,
     whose: Whose,
     operation: Operation,
 ) -> Result<Response, Refusal> {
@@ -303,7 +295,7 @@ pub(super) async fn trigger(
     responses((status = 200, description = "The schedule afterwards", body = View), Always, NotFound, Conflict, BodyProblems)
 )]
 pub(super) async fn backfill(
-    State(handle): State<Handle>,
+    Acting(handle): Acting,
     whose: Whose,
     operation: Operation,
     body: JsonBody,
@@ -327,7 +319,7 @@ pub(super) async fn backfill(
     responses((status = 200, description = "The schedule afterwards", body = View), Always, NotFound, Conflict, BodyProblems)
 )]
 pub(super) async fn stop_backfill(
-    State(handle): State<Handle>,
+    Acting(handle): Acting,
     whose: Whose,
     body: JsonBody,
 ) -> Result<Response, Refusal> {

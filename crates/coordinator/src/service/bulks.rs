@@ -4,7 +4,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use everstep_engine::{Answer, Operated, bulk::Progress};
+use everstep_engine::{Answer, Operated, access::Asker, bulk::Progress};
 use everstep_protocol::crash::around;
 use everstep_store::BulkRow;
 
@@ -24,7 +24,7 @@ const AT_ONCE: u32 = 10;
 
 /// Runs until the coordinator stops. Whoever begins one wakes it, if it has the duty.
 pub(crate) async fn run(shared: Arc<Shared>) {
-    let handle = Handle { shared: Arc::clone(&shared) };
+    let handle = Handle::new(Arc::clone(&shared));
     loop {
         tokio::select! {
             biased;
@@ -68,6 +68,9 @@ async fn page(handle: &Handle, row: &BulkRow) -> Result<(), Error> {
         page.rows.iter().filter(|view| view.created_at <= row.created_at && fits(&row.bulk.which, view));
     let operation = format!("bulk:{}:{}", row.id, row.created_at.0);
     let wanted = wanted.map(|view| Whom { name: name(view), uid: Some(view.uid) }).collect();
+    // Whoever began it has asked for each of them.
+    let beginner = Asker { who: row.by.clone(), from: format!("bulk {}", row.id) };
+    let handle = handle.acting_for(beginner);
     for answer in handle.act_on(wanted, &operation, &row.bulk.act).await {
         match answer {
             Ok(answer) => count(&mut progress, &answer),

@@ -174,7 +174,7 @@ impl Desk<'_> {
 
     /// A payload is durable before the next message is looked at, so that they stay in order wherever the token goes.
     async fn resume(&self, app_id: &str, request: ResumeRequest, waiting: Waiting) -> Option<Waiting> {
-        let handle = Handle { shared: Arc::clone(self.shared) };
+        let handle = Handle::new(Arc::clone(self.shared));
         // A store that is away, or a token that moves from hand to hand, is no reason to give the message up.
         let resumed = loop {
             match handle.resume_hook_of(app_id, request.clone()).await {

@@ -115,7 +115,7 @@ async fn owner(
 ) -> Result<Result<(InstanceUid, HookId), Failure>, Error> {
     let found = shared.store.hook(namespace, &sent.token).await?;
     let Some(HookView { hook, .. }) = found.filter(|view| !view.hook.ended) else { return Ok(Err(nobody())) };
-    let handle = Handle { shared: Arc::clone(shared) };
+    let handle = Handle::new(Arc::clone(shared));
     if let Some(from) = &hook.from
         && let Some((before, _)) = handle.known_before(namespace, from, sent).await?
     {

@@ -13,7 +13,7 @@ const LONGEST: Duration = Duration::from_secs(1);
 
 /// Runs until the coordinator stops. Whoever changes a schedule wakes it, if it has the duty.
 pub(crate) async fn run(shared: Arc<Shared>) {
-    let handle = Handle { shared: Arc::clone(&shared) };
+    let handle = Handle::new(Arc::clone(&shared));
     loop {
         let pause = if shared.has_duty(SCHEDULES) { rounds(&handle).await } else { LONGEST };
         tokio::select! {

@@ -142,7 +142,7 @@ pub(super) fn culprit(shared: &Shared, input: &Input, mut debts: Vec<(Debt, u8)>
                 refused_event(shared, name, event, code, message, debt.message, reply);
             }
         }
-        Input::On { instance, what } => {
+        Input::On { instance, what } | Input::Asked { instance, what, .. } => {
             if let Some(share) = debt.message {
                 share.done();
             }

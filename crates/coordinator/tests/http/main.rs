@@ -5,15 +5,18 @@
 
 mod access;
 mod attention;
+mod audit;
 mod bulk;
 mod doctor;
 mod hooks;
 mod ids;
 mod lists;
 mod openapi;
+mod rate;
 mod rig;
 mod schedules;
 mod streams;
+mod tls;
 
 use everstep_coordinator::http;
 use rig::{Answer, Rig};

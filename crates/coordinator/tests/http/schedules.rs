@@ -1,10 +1,12 @@
 //! Schedules over HTTP (rules S1, S5, S10 to S15). There is no worker, so what is started stays queued.
 
 use everstep_engine::{
+    access::Asker,
+    action::{Action, Target},
     schedule::{Definition, Overlap, Run, State, Turn, When},
     start::NameKey,
 };
-use everstep_protocol::{CoordinatorId, Millis, Namespace, ScheduleId};
+use everstep_protocol::{CoordinatorId, Millis, Namespace, ScheduleId, Scope};
 use everstep_store::ScheduleChange;
 use serde_json::{Value, json};
 
@@ -186,14 +188,14 @@ async fn s08_what_is_to_end_is_asked_to_whoever_dies_before() {
         let workflow = definition.workflow.clone();
         let run = Run { workflow: workflow.clone(), id: "open".parse().unwrap(), since: now };
         let state = State { stopping: vec![run.id.clone()], open: vec![run], ..State::new(now) };
+        let action =
+            Action::done(&Asker::program(), Scope::Of(namespace.clone()), Target::Schedule(&id), "put");
         let change = ScheduleChange {
             namespace,
             id,
             version: None,
             after: Some((definition, Turn { state, wake_at: Some(now) })),
-            operation: "put",
-            by: None,
-            detail: None,
+            action,
         };
         assert!(rig.store.change_schedule(&change).await.unwrap());
         // There is no worker that could heed a cancel.

@@ -10,6 +10,7 @@ use everstep_protocol::{
 };
 
 use crate::{
+    action::Action,
     effect::{Answer, Forget},
     head::{Head, Status},
     hook::{HookEnd, HookRow, ReplyKey, TokenKey},
@@ -89,6 +90,8 @@ pub struct Writes {
     pub parked: Vec<(InstanceUid, Timestamp, Parked)>,
     /// First answers of control operations.
     pub operations: Vec<(InstanceUid, String, Answer)>,
+    /// What people did, for the audit log (rule A6).
+    pub actions: Vec<Action>,
     /// Lifecycle messages to send.
     pub outbox: Vec<Lifecycle>,
     /// Lifecycle messages that were confirmed: their rows are deleted.
@@ -317,6 +320,7 @@ impl Writes {
             && self.parked_deletes.is_empty()
             && self.parked.is_empty()
             && self.operations.is_empty()
+            && self.actions.is_empty()
             && self.outbox.is_empty()
             && self.sent.is_empty()
             && self.letter_deletes.is_empty()

@@ -32,7 +32,7 @@ use everstep_store::{
 
 use everstep_engine::access::Asker;
 use everstep_protocol::{AccessTokenId, ScheduleId, Scope};
-use everstep_store::{AccessRow, AccessTokens, NewAccess};
+use everstep_store::{AccessRow, AccessTokens, ActionFilter, ActionRow, Actions, NewAccess};
 use everstep_store::{
     ChangeRow, Dated, Listed, ScheduleChange, ScheduleRow, ScheduleWrite, Schedules, Woken,
 };
@@ -328,12 +328,12 @@ handed_on!(Records {
 });
 
 handed_on!(Bulks {
-    begin_bulk(namespace: &Namespace, id: &InstanceId, bulk: &Bulk) -> BulkRow;
+    begin_bulk(namespace: &Namespace, id: &InstanceId, bulk: &Bulk, by: &Asker) -> BulkRow;
     bulk(namespace: &Namespace, id: &InstanceId) -> Option<BulkRow>;
     bulks(namespace: &Namespace, limit: u32) -> Vec<BulkRow>;
     running_bulks(limit: u32) -> Vec<BulkRow>;
     advance_bulk(row: &BulkRow, progress: &Progress, next: Option<Cursor>) -> bool;
-    stop_bulk(namespace: &Namespace, id: &InstanceId) -> Option<BulkRow>;
+    stop_bulk(namespace: &Namespace, id: &InstanceId, by: &Asker) -> Option<BulkRow>;
 });
 
 handed_on!(Schedules {
@@ -373,6 +373,10 @@ handed_on!(AccessTokens {
     access_tokens(within: &Scope, before: Option<AccessTokenId>, limit: u32) -> Dated<Vec<AccessRow>>;
     revoke_access_token(within: &Scope, id: AccessTokenId, by: &Asker) -> Option<AccessRow>;
     used_access_token(id: AccessTokenId) -> ();
+});
+
+handed_on!(Actions {
+    actions(filter: &ActionFilter, below: Option<u64>, limit: u32) -> Vec<ActionRow>;
 });
 
 handed_on!(Audits {

@@ -1,13 +1,17 @@
 //! Access tokens.
 
 use async_trait::async_trait;
-use everstep_engine::access::{Asker, Grant, Kept};
+use everstep_engine::{
+    access::{Asker, Grant, Kept},
+    action::Action,
+};
 use everstep_protocol::{AccessHash, AccessTokenId, Scope};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::{
     PostgresStore,
+    actions::{record, recorded},
     fault::Fault,
     rows::{micros, name, time, time_if_any},
     trip::params,
@@ -20,11 +24,18 @@ macro_rules! columns {
     };
 }
 
+/// It and its record are one statement, so there is none without one.
 const CREATE: &str = concat!(
-    "INSERT INTO access_token (id, name, role, namespace, hash, created_at, created_by, expires_at)
-    SELECT $1::uuid, $2::text, $3::text, $4::text, $5::bytea, now, $6::text, now + $7::bigint FROM everstep_clock() AS now
-    RETURNING ",
-    columns!()
+    "WITH done AS (
+        INSERT INTO access_token (id, name, role, namespace, hash, created_at, created_by, expires_at)
+        SELECT $1::uuid, $2::text, $3::text, $4::text, $5::bytea, now, $6::text, now + $7::bigint FROM everstep_clock() AS now
+        RETURNING created_at AS at, ",
+    columns!(),
+    "), noted AS (",
+    recorded!("$8"),
+    ") SELECT ",
+    columns!(),
+    " FROM done"
 );
 const ONE: &str = concat!("SELECT ", columns!(), " FROM access_token WHERE id = $1::uuid");
 /// By the primary key, whose order is that of the times.
@@ -34,8 +45,12 @@ const LIST: &str = concat!(
     " FROM access_token WHERE ($1::text = '*' OR namespace = $1::text) AND ($2::uuid IS NULL OR id < $2::uuid)
     ORDER BY id DESC LIMIT $3::bigint"
 );
-const REVOKE: &str = "UPDATE access_token SET revoked_at = everstep_clock(), revoked_by = $3::text
-    WHERE id = $2::uuid AND ($1::text = '*' OR namespace = $1::text) AND revoked_at IS NULL";
+const REVOKE: &str = concat!(
+    "WITH done AS (
+        UPDATE access_token SET revoked_at = everstep_clock(), revoked_by = $2::text
+        WHERE id = $1::uuid AND revoked_at IS NULL RETURNING revoked_at AS at)",
+    recorded!("$3")
+);
 const USED: &str = "UPDATE access_token SET used_at = everstep_clock() WHERE id = $1::uuid";
 
 #[async_trait]
@@ -50,6 +65,7 @@ impl AccessTokens for PostgresStore {
             &new.hash.0[..],
             by.who.as_str(),
             new.lasts.map(micros),
+            record(&Action::token_made(by, new.id, new.name.as_str(), &new.grant)),
         ];
         let made = self.read(DOING, CREATE, params, row).await?.pop();
         made.ok_or_else(|| Fault::corrupt("what was written is not there").into_error(DOING))
@@ -81,9 +97,12 @@ impl AccessTokens for PostgresStore {
         by: &Asker,
     ) -> Result<Option<AccessRow>, Error> {
         const DOING: &str = "revoking an access token";
-        self.execute(DOING, REVOKE, params![within.to_string(), id.0, by.who.as_str()]).await?;
+        // Where it counts never changes, and says where its end is recorded.
         let found = self.access_token(id).await?.what;
-        Ok(found.filter(|row| within.covers(&row.kept.grant.scope)))
+        let Some(found) = found.filter(|row| within.covers(&row.kept.grant.scope)) else { return Ok(None) };
+        let action = record(&Action::token_revoked(by, found.kept.grant.scope, id));
+        self.execute(DOING, REVOKE, params![id.0, by.who.as_str(), action]).await?;
+        Ok(self.access_token(id).await?.what)
     }
 
     async fn used_access_token(&self, id: AccessTokenId) -> Result<(), Error> {

@@ -1,22 +1,32 @@
 //! Operations on many instances.
 
 use async_trait::async_trait;
-use everstep_engine::bulk::{Bulk, Progress, State};
+use everstep_engine::{
+    access::Asker,
+    action::Action,
+    bulk::{Bulk, Progress, State},
+};
 use everstep_protocol::{InstanceId, InstanceUid, Namespace};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::{
     PostgresStore,
+    actions::{record, recorded},
     fault::Fault,
-    rows::{name, time, time_if_any},
+    rows::{clean, name, time, time_if_any},
     trip::{Params, params},
 };
 use crate::{BulkRow, Bulks, Cursor, Error, bulk};
 
-const BEGIN: &str =
-    "INSERT INTO bulk (namespace, id, created_at, state, looked_at, matched, done, refused, request)
-    VALUES ($1::text, $2::text, everstep_clock(), 0, 0, 0, 0, 0, $3::text) ON CONFLICT DO NOTHING";
+/// It and its record are one statement, so there is none without one.
+const BEGIN: &str = concat!(
+    "WITH done AS (
+        INSERT INTO bulk (namespace, id, created_at, state, looked_at, matched, done, refused, request, begun_by)
+        VALUES ($1::text, $2::text, everstep_clock(), 0, 0, 0, 0, 0, $3::text, $4::text)
+        ON CONFLICT DO NOTHING RETURNING created_at AS at)",
+    recorded!("$5")
+);
 const ONE: &str = "SELECT * FROM bulk WHERE namespace = $1::text AND id = $2::text";
 /// By the index `bulk_by_time`.
 const LIST: &str =
@@ -28,8 +38,12 @@ const ADVANCE: &str = "UPDATE bulk
         refused = $7::bigint, state = CASE WHEN $3::uuid IS NULL THEN 1 ELSE 0 END,
         ended_at = CASE WHEN $3::uuid IS NULL THEN everstep_clock() END
     WHERE namespace = $1::text AND id = $2::text AND state = 0 AND cursor IS NOT DISTINCT FROM $8::uuid";
-const STOP: &str = "UPDATE bulk SET state = 2, ended_at = everstep_clock()
-    WHERE namespace = $1::text AND id = $2::text AND state = 0";
+const STOP: &str = concat!(
+    "WITH done AS (
+        UPDATE bulk SET state = 2, ended_at = everstep_clock()
+        WHERE namespace = $1::text AND id = $2::text AND state = 0 RETURNING ended_at AS at)",
+    recorded!("$3")
+);
 
 #[async_trait]
 impl Bulks for PostgresStore {
@@ -38,9 +52,12 @@ impl Bulks for PostgresStore {
         namespace: &Namespace,
         id: &InstanceId,
         bulk: &Bulk,
+        by: &Asker,
     ) -> Result<BulkRow, Error> {
         const DOING: &str = "beginning a bulk operation";
-        let params = params![namespace.as_str(), id.as_str(), bulk.to_text()];
+        let action = record(&Action::bulk_begun(by, namespace, id, bulk));
+        let who = clean(&by.who);
+        let params = params![namespace.as_str(), id.as_str(), bulk.to_text(), who.into_owned(), action];
         self.execute(DOING, BEGIN, params).await?;
         let begun = self.bulk(namespace, id).await?;
         begun.ok_or_else(|| Fault::corrupt("it is not there").into_error(DOING))
@@ -79,8 +96,15 @@ impl Bulks for PostgresStore {
         Ok(self.execute("going on with a bulk operation", ADVANCE, params).await? == 1)
     }
 
-    async fn stop_bulk(&self, namespace: &Namespace, id: &InstanceId) -> Result<Option<BulkRow>, Error> {
-        self.execute("stopping a bulk operation", STOP, params![namespace.as_str(), id.as_str()]).await?;
+    async fn stop_bulk(
+        &self,
+        namespace: &Namespace,
+        id: &InstanceId,
+        by: &Asker,
+    ) -> Result<Option<BulkRow>, Error> {
+        let action = record(&Action::bulk_stopped(by, namespace, id));
+        let params = params![namespace.as_str(), id.as_str(), action];
+        self.execute("stopping a bulk operation", STOP, params).await?;
         self.bulk(namespace, id).await
     }
 }
@@ -128,5 +152,6 @@ fn row(row: &Row) -> Result<BulkRow, Fault> {
         cursor: cursor.map(|cursor| Cursor(InstanceUid(cursor))),
         progress: Progress { looked_at: count(6)?, matched: count(7)?, done: count(8)?, refused: count(9)? },
         bulk: Bulk::from_text(row.try_get(10)?).map_err(Fault::corrupt)?,
+        by: row.try_get(11)?,
     })
 }

@@ -1,11 +1,11 @@
 //! The schema: numbered files, applied in order, each in a transaction of its own, never taken back. Several processes may
 //! try at once: one applies, the others wait, and find nothing to do.
 
-use std::{str::FromStr, time::Duration};
+use std::time::Duration;
 
-use tokio_postgres::{Client, Config, NoTls, error::SqlState};
+use tokio_postgres::{Client, Config, error::SqlState};
 
-use super::fault::Fault;
+use super::{PostgresSettings, fault::Fault, tls::Dialer};
 use crate::{Error, ErrorKind};
 
 const MIGRATING: &str = "migrating the database";
@@ -39,9 +39,8 @@ pub struct Applied {
 }
 
 /// Brings a database up to date. Answers with what was applied; nothing if it was up to date. Repeating is safe.
-pub async fn migrate(url: &str) -> Result<Vec<Applied>, Error> {
-    let config = Config::from_str(url).map_err(|error| Error::new(ErrorKind::Refused, MIGRATING, error))?;
-    let client = dial(&config).await.map_err(|fault| fault.into_error(MIGRATING))?;
+pub async fn migrate(settings: impl Into<PostgresSettings>) -> Result<Vec<Applied>, Error> {
+    let client = open(&settings.into(), MIGRATING).await?;
     // The lock is the session's: it ends with the connection, also if this fails or is dropped.
     lock(&client).await?;
     apply_all(&client).await.map_err(|fault| fault.into_error(MIGRATING))
@@ -49,8 +48,8 @@ pub async fn migrate(url: &str) -> Result<Vec<Applied>, Error> {
 
 /// Whether the schema is new enough for this version. A newer one is fine: migrations are made so that the version before
 /// them still works.
-pub(super) async fn check(config: &Config) -> Result<(), Error> {
-    let client = dial(config).await.map_err(|fault| fault.into_error(CHECKING))?;
+pub(super) async fn check(config: &Config, dialer: &Dialer) -> Result<(), Error> {
+    let client = dialer.dial(config).await.map_err(|fault| fault.into_error(CHECKING))?;
     let needed = MIGRATIONS.last().map_or(0, |migration| migration.version);
     let found = client.query_one("SELECT coalesce(max(version), 0) FROM everstep_migration", &[]).await;
     let found: i32 = match found {
@@ -70,18 +69,10 @@ pub(super) fn known() -> u32 {
     MIGRATIONS.last().map_or(0, |migration| migration.version.unsigned_abs())
 }
 
-pub(super) async fn dial(config: &Config) -> Result<Client, Fault> {
-    let mut config = config.clone();
-    if config.get_connect_timeout().is_none() {
-        config.connect_timeout(Duration::from_secs(5));
-    }
-    let (client, connection) = config.connect(NoTls).await?;
-    tokio::spawn(async move {
-        if let Err(error) = connection.await {
-            tracing::debug!(%error, "a connection for the schema has ended");
-        }
-    });
-    Ok(client)
+/// A connection for what is done once.
+pub(super) async fn open(settings: &PostgresSettings, doing: &'static str) -> Result<Client, Error> {
+    let config = settings.plain_config()?;
+    settings.dialer()?.dial(&config).await.map_err(|fault| fault.into_error(doing))
 }
 
 /// Waiting inside the database would block `CREATE INDEX CONCURRENTLY`, so the lock is polled.

@@ -57,8 +57,8 @@ const CLEAN: [&str; 9] = [
         "SELECT ctid FROM bulk WHERE ended_at < (SELECT everstep_clock()) - 2592000000000 LIMIT $1::bigint"
     ),
     delete_some!(
-        "schedule_change",
-        "SELECT ctid FROM schedule_change WHERE at < (SELECT everstep_clock()) - 7776000000000 ORDER BY at LIMIT $1::bigint"
+        "action",
+        "SELECT ctid FROM action WHERE at < (SELECT everstep_clock()) - 7776000000000 ORDER BY at LIMIT $1::bigint"
     ),
     delete_some!(
         "access_token",

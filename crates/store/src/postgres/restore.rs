@@ -1,13 +1,17 @@
 //! After an older database was restored: nothing of the life that it has forgotten is believed.
 
-use std::str::FromStr;
-
-use everstep_protocol::Incarnation;
-use tokio_postgres::{Client, Config};
+use everstep_engine::{
+    access::Asker,
+    action::{Action, Target},
+};
+use everstep_protocol::{Incarnation, Scope};
+use tokio_postgres::Client;
 
 use super::{
+    PostgresSettings,
+    actions::{record, recorded},
     fault::Fault,
-    migrate::{check, dial},
+    migrate::{self, check},
 };
 use crate::{Error, ErrorKind};
 
@@ -35,6 +39,8 @@ const END_SESSIONS: &str =
 const REORDER_ENDS: &str = "UPDATE ended SET tx = pg_current_xact_id()::text::bigint
     WHERE tx > pg_current_xact_id()::text::bigint";
 
+const RECORD: &str = concat!("WITH done AS (SELECT everstep_clock() AS at)", recorded!("$1"));
+
 const OPEN: &str = "SELECT count(*) FROM instance WHERE status = 0";
 
 /// What a restored database begins with.
@@ -57,8 +63,8 @@ pub struct Restored {
 /// Coordinators must be stopped before, and read this when they start. Repeating it is safe.
 ///
 /// Errors: [`ErrorKind::InUse`] while a coordinator has the database open.
-pub async fn restored(url: &str) -> Result<Restored, Error> {
-    let mut client = open(url, RESTORING).await?;
+pub async fn restored(settings: impl Into<PostgresSettings>) -> Result<Restored, Error> {
+    let mut client = open(&settings.into(), RESTORING).await?;
     begin(&mut client).await.map_err(|fault| fault.into_error(RESTORING))?.map_err(|coordinators| {
         let reason = format!(
             "coordinators that run with this database: {coordinators}; stop them first, and try again 7 s later"
@@ -78,6 +84,8 @@ async fn begin(client: &mut Client) -> Result<Result<Restored, i64>, Fault> {
     let incarnation: i64 = transaction.query_one(RAISE, &[]).await?.get(0);
     let sessions = transaction.execute(END_SESSIONS, &[]).await?;
     let ends = transaction.execute(REORDER_ENDS, &[]).await?;
+    let action = Action::done(&Asker::command_line(), Scope::All, Target::Installation, "restored");
+    transaction.execute(RECORD, &[&record(&action)]).await?;
     let open: i64 = transaction.query_one(OPEN, &[]).await?.get(0);
     transaction.commit().await?;
     Ok(Ok(Restored { incarnation: Incarnation(incarnation as u64), open: open as u64, sessions, ends }))
@@ -85,15 +93,19 @@ async fn begin(client: &mut Client) -> Result<Result<Restored, i64>, Fault> {
 
 /// Ends the questions of a restore: whatever the history that was lost may have done is known by now. Answers with whether there was
 /// a restore whose questions were not over. Coordinators read it when they start.
-pub async fn settled(url: &str) -> Result<bool, Error> {
-    const SETTLE: &str = "UPDATE installation SET restored_at = NULL WHERE restored_at IS NOT NULL";
-    let client = open(url, SETTLING).await?;
-    let settled = client.execute(SETTLE, &[]).await;
+pub async fn settled(settings: impl Into<PostgresSettings>) -> Result<bool, Error> {
+    const SETTLE: &str = concat!(
+        "WITH done AS (
+            UPDATE installation SET restored_at = NULL WHERE restored_at IS NOT NULL RETURNING everstep_clock() AS at)",
+        recorded!("$1")
+    );
+    let client = open(&settings.into(), SETTLING).await?;
+    let action = Action::done(&Asker::command_line(), Scope::All, Target::Installation, "restored-settled");
+    let settled = client.execute(SETTLE, &[&record(&action)]).await;
     Ok(settled.map_err(|error| Fault::from(error).into_error(SETTLING))? > 0)
 }
 
-async fn open(url: &str, doing: &'static str) -> Result<Client, Error> {
-    let config = Config::from_str(url).map_err(|error| Error::new(ErrorKind::Refused, doing, error))?;
-    check(&config).await?;
-    dial(&config).await.map_err(|fault| fault.into_error(doing))
+async fn open(settings: &PostgresSettings, doing: &'static str) -> Result<Client, Error> {
+    check(&settings.plain_config()?, &settings.dialer()?).await?;
+    migrate::open(settings, doing).await
 }

@@ -7,13 +7,15 @@ use tokio_postgres::Row;
 
 use super::{
     PostgresStore,
+    actions::{record, recorded},
     fault::Fault,
     rows::{name, time, time_if_any},
     trip::{Params, params},
 };
 use crate::{
-    ChangeRow, Dated, Error, Listed, SCHEDULE_PAGE_BYTES, ScheduleChange, ScheduleRow, ScheduleWrite,
-    Schedules, Woken, schedules::warn,
+    Actions as _, ChangeRow, Dated, Error, Listed, SCHEDULE_PAGE_BYTES, ScheduleChange, ScheduleRow,
+    ScheduleWrite, Schedules, Woken,
+    schedules::{changes_of, warn},
 };
 
 macro_rules! select {
@@ -69,25 +71,25 @@ const SETTLE: &str = "UPDATE schedule s SET version = s.version + 1, state = new
     WHERE s.namespace = new.namespace AND s.id = new.id AND s.version = new.version
     RETURNING s.namespace, s.id";
 /// A change and its record are one statement, so there is no change without one.
-const CREATE: &str = "WITH done AS (
+const CREATE: &str = concat!(
+    "WITH done AS (
         INSERT INTO schedule (namespace, id, version, created_at, changed_at, wake_at, definition, state)
         SELECT $1::text, $2::text, nextval('schedule_version'), now, now, $3::bigint, $4::text, $5::text FROM everstep_clock() AS now
-        ON CONFLICT DO NOTHING RETURNING created_at AS at)
-    INSERT INTO schedule_change (namespace, id, at, operation, who, detail)
-    SELECT $1::text, $2::text, at, $6::text, $7::text, $8::text FROM done";
-const CHANGE: &str = "WITH done AS (
+        ON CONFLICT DO NOTHING RETURNING created_at AS at)",
+    recorded!("$6")
+);
+const CHANGE: &str = concat!(
+    "WITH done AS (
         UPDATE schedule SET version = version + 1, changed_at = everstep_clock(), wake_at = $3::bigint,
             definition = $4::text, state = $5::text
-        WHERE namespace = $1::text AND id = $2::text AND version = $9::bigint RETURNING changed_at AS at)
-    INSERT INTO schedule_change (namespace, id, at, operation, who, detail)
-    SELECT $1::text, $2::text, at, $6::text, $7::text, $8::text FROM done";
-const DELETE: &str = "WITH done AS (
-        DELETE FROM schedule WHERE namespace = $1::text AND id = $2::text AND version = $3::bigint RETURNING everstep_clock() AS at)
-    INSERT INTO schedule_change (namespace, id, at, operation, who, detail)
-    SELECT $1::text, $2::text, at, $4::text, $5::text, $6::text FROM done";
-/// By the index `schedule_change_of`.
-const CHANGES: &str = "SELECT at, operation, who, detail FROM schedule_change
-    WHERE namespace = $1::text AND id = $2::text ORDER BY number DESC LIMIT $3::bigint";
+        WHERE namespace = $1::text AND id = $2::text AND version = $7::bigint RETURNING changed_at AS at)",
+    recorded!("$6")
+);
+const DELETE: &str = concat!(
+    "WITH done AS (
+        DELETE FROM schedule WHERE namespace = $1::text AND id = $2::text AND version = $3::bigint RETURNING everstep_clock() AS at)",
+    recorded!("$4")
+);
 
 #[async_trait]
 impl Schedules for PostgresStore {
@@ -155,19 +157,19 @@ impl Schedules for PostgresStore {
 
     async fn change_schedule(&self, change: &ScheduleChange) -> Result<bool, Error> {
         const DOING: &str = "changing a schedule";
-        let ScheduleChange { namespace, id, version, after, operation, by, detail } = change;
+        let ScheduleChange { namespace, id, version, after, action } = change;
+        let action = record(action);
         let version = version.map(|version| version as i64);
         let (namespace, id) = (namespace.as_str(), id.as_str());
         let changed = match after {
             None => {
-                let params = params![namespace, id, version, *operation, by.as_deref(), detail.as_deref()];
+                let params = params![namespace, id, version, action];
                 self.execute(DOING, DELETE, params).await?
             }
             Some((definition, turn)) => {
                 let (definition, state) = (definition.to_text(), turn.state.to_text());
                 let wake_at = turn.wake_at.map(|at| at.0);
-                let (by, detail) = (by.as_deref(), detail.as_deref());
-                let mut params = params![namespace, id, wake_at, definition, state, *operation, by, detail];
+                let mut params = params![namespace, id, wake_at, definition, state, action];
                 let statement = if version.is_some() { CHANGE } else { CREATE };
                 if let Some(version) = version {
                     params.push(Box::new(version));
@@ -184,12 +186,8 @@ impl Schedules for PostgresStore {
         id: &ScheduleId,
         limit: u32,
     ) -> Result<Vec<ChangeRow>, Error> {
-        let params = params![namespace.as_str(), id.as_str(), i64::from(limit)];
-        let one = |row: &Row| {
-            let (operation, by, detail) = (row.try_get(1)?, row.try_get(2)?, row.try_get(3)?);
-            Ok(ChangeRow { at: time(row, 0)?, operation, by, detail })
-        };
-        self.read("reading changes of a schedule", CHANGES, params, one).await
+        let found = self.actions(&changes_of(namespace, id), None, limit).await?;
+        Ok(found.into_iter().map(ChangeRow::from).collect())
     }
 }
 

@@ -103,6 +103,8 @@ statements! {
         SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::text[], $5::bytea[])";
     OPERATION_INSERT = "INSERT INTO operation (decided_at, instance, operation, answer)
         SELECT $1::bigint, * FROM unnest($2::uuid[], $3::text[], $4::text[])";
+    ACTION_INSERT = "INSERT INTO action (at, namespace, target, operation, who, came_from, named, outcome, detail)
+        SELECT $1::bigint, * FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[])";
     OUTBOX_INSERT = "INSERT INTO outbox (instance, run, routing_key, message_id, body, created_at)
         SELECT * FROM unnest($1::uuid[], $2::integer[], $3::text[], $4::text[], $5::text[], $6::bigint[])";
     OUTBOX_DELETE = file!("outbox_delete");

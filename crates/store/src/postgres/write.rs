@@ -13,7 +13,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::{
-    events,
+    actions, events,
     fault::Fault,
     hooks, letters,
     load::{Places, ids},
@@ -457,6 +457,22 @@ async fn rest<'a>(writes: &'a Writes, now: Timestamp, trip: &mut Trip<'a>) -> Re
             rows.iter().map(|(_, _, answer)| answer::encode(answer)).collect::<Vec<_>>(),
         ];
         trip.execute(sql::OPERATION_INSERT, params).await?;
+    }
+    if !writes.actions.is_empty() {
+        let rows: Vec<_> = writes.actions.iter().map(actions::record).collect();
+        let column = |at: usize| rows.iter().map(|row| row[at].clone()).collect::<Vec<_>>();
+        let params = params![
+            now.0,
+            column(0),
+            column(1),
+            column(2),
+            column(3),
+            column(4),
+            column(5),
+            column(6),
+            column(7)
+        ];
+        trip.execute(sql::ACTION_INSERT, params).await?;
     }
     if !writes.outbox.is_empty() {
         let rows = &writes.outbox;

@@ -1,12 +1,15 @@
 //! Access tokens.
 
 use async_trait::async_trait;
-use everstep_engine::access::{Asker, Grant, Kept};
+use everstep_engine::{
+    access::{Asker, Grant, Kept},
+    action::Action,
+};
 use everstep_protocol::{AccessHash, AccessTokenId, Scope, Timestamp};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use uuid::Uuid;
 
-use super::{SqliteStore, column, fault};
+use super::{SqliteStore, actions::record, column, fault};
 use crate::{AccessRow, AccessTokens, Dated, Error, NewAccess};
 
 macro_rules! select {
@@ -41,6 +44,7 @@ impl AccessTokens for SqliteStore {
             let values = params![id_bytes, name.as_str(), role, scope, hash.0, now.0, by.who, expires_at];
             let made = connection.prepare_cached(CREATE)?.execute(values);
             made.map_err(|error| fault::Fault::or_taken(error, "making an access token"))?;
+            record(connection, &Action::token_made(&by, *id, name.as_str(), grant), now)?;
             one(connection, *id)?.ok_or_else(|| {
                 fault::Fault::corrupt("making an access token", "what was written is not there")
             })
@@ -83,8 +87,12 @@ impl AccessTokens for SqliteStore {
         let (within, by) = (within.clone(), by.clone());
         let work = move |connection: &Connection, now: Timestamp| {
             let values = params![within.to_string(), id.0.as_bytes(), now.0, by.who];
-            connection.prepare_cached(REVOKE)?.execute(values)?;
-            Ok(one(connection, id)?.filter(|row| within.covers(&row.kept.grant.scope)))
+            let revoked = connection.prepare_cached(REVOKE)?.execute(values)? == 1;
+            let found = one(connection, id)?.filter(|row| within.covers(&row.kept.grant.scope));
+            if let Some(row) = found.as_ref().filter(|_| revoked) {
+                record(connection, &Action::token_revoked(&by, row.kept.grant.scope.clone(), id), now)?;
+            }
+            Ok(found)
         };
         self.writer.write("revoking an access token", work).await
     }

@@ -1,26 +1,30 @@
 //! Operations on many instances.
 
 use async_trait::async_trait;
-use everstep_engine::bulk::{Bulk, Progress, State};
+use everstep_engine::{
+    access::Asker,
+    action::Action,
+    bulk::{Bulk, Progress, State},
+};
 use everstep_protocol::{InstanceId, Namespace, Timestamp};
 use rusqlite::{Connection, Params, Row, params};
 
-use super::{SqliteStore, column, fault};
+use super::{SqliteStore, actions::record, column, fault};
 use crate::{BulkRow, Bulks, Cursor, Error, bulk};
 
 const BEGIN: &str =
-    "INSERT INTO bulk (namespace, id, created_at, state, looked_at, matched, done, refused, request)
-    VALUES (?1, ?2, ?3, 0, 0, 0, 0, 0, ?4) ON CONFLICT DO NOTHING";
+    "INSERT INTO bulk (namespace, id, created_at, state, looked_at, matched, done, refused, request, begun_by)
+    VALUES (?1, ?2, ?3, 0, 0, 0, 0, 0, ?4, ?5) ON CONFLICT DO NOTHING";
 const ONE: &str =
-    "SELECT namespace, id, created_at, ended_at, state, cursor, looked_at, matched, done, refused, request
+    "SELECT namespace, id, created_at, ended_at, state, cursor, looked_at, matched, done, refused, request, begun_by
     FROM bulk WHERE namespace = ?1 AND id = ?2";
 /// By the index `bulk_time`.
 const LIST: &str =
-    "SELECT namespace, id, created_at, ended_at, state, cursor, looked_at, matched, done, refused, request
+    "SELECT namespace, id, created_at, ended_at, state, cursor, looked_at, matched, done, refused, request, begun_by
     FROM bulk WHERE namespace = ?1 ORDER BY created_at DESC, id";
 /// By the index `bulk_running`.
 const RUNNING: &str =
-    "SELECT namespace, id, created_at, ended_at, state, cursor, looked_at, matched, done, refused, request
+    "SELECT namespace, id, created_at, ended_at, state, cursor, looked_at, matched, done, refused, request, begun_by
     FROM bulk WHERE state = 0 ORDER BY created_at";
 const ADVANCE: &str =
     "UPDATE bulk SET cursor = coalesce(?3, cursor), looked_at = ?4, matched = ?5, done = ?6, refused = ?7,
@@ -35,13 +39,17 @@ impl Bulks for SqliteStore {
         namespace: &Namespace,
         id: &InstanceId,
         bulk: &Bulk,
+        by: &Asker,
     ) -> Result<BulkRow, Error> {
         const DOING: &str = "beginning a bulk operation";
+        let action = Action::bulk_begun(by, namespace, id, bulk);
         let request = bulk.to_text();
         let key = (namespace.clone(), id.clone());
         let work = move |connection: &Connection, now: Timestamp| {
-            let values = params![key.0.as_str(), key.1.as_str(), now.0, request];
-            connection.prepare_cached(BEGIN)?.execute(values)?;
+            let values = params![key.0.as_str(), key.1.as_str(), now.0, request, action.by.who];
+            if connection.prepare_cached(BEGIN)?.execute(values)? == 1 {
+                record(connection, &action, now)?;
+            }
             Ok(rows(connection, ONE, params![key.0.as_str(), key.1.as_str()])?.pop())
         };
         let begun = self.writer.write(DOING, work).await?;
@@ -93,10 +101,19 @@ impl Bulks for SqliteStore {
         self.writer.write("going on with a bulk operation", work).await
     }
 
-    async fn stop_bulk(&self, namespace: &Namespace, id: &InstanceId) -> Result<Option<BulkRow>, Error> {
+    async fn stop_bulk(
+        &self,
+        namespace: &Namespace,
+        id: &InstanceId,
+        by: &Asker,
+    ) -> Result<Option<BulkRow>, Error> {
+        let action = Action::bulk_stopped(by, namespace, id);
         let key = (namespace.clone(), id.clone());
         let work = move |connection: &Connection, now: Timestamp| {
-            connection.prepare_cached(STOP)?.execute(params![key.0.as_str(), key.1.as_str(), now.0])?;
+            let values = params![key.0.as_str(), key.1.as_str(), now.0];
+            if connection.prepare_cached(STOP)?.execute(values)? == 1 {
+                record(connection, &action, now)?;
+            }
             Ok(rows(connection, ONE, params![key.0.as_str(), key.1.as_str()])?.pop())
         };
         self.writer.write("stopping a bulk operation", work).await
@@ -154,5 +171,6 @@ fn row(row: &Row<'_>) -> fault::Result<BulkRow> {
             refused: column::count(row, 9)?,
         },
         bulk,
+        by: row.get(11)?,
     })
 }

@@ -56,8 +56,8 @@ const CLEAN: [(Millis, &str); 9] = [
     ),
     (
         QUARTER,
-        "DELETE FROM schedule_change WHERE number IN (
-            SELECT number FROM schedule_change WHERE at < ?1 ORDER BY at LIMIT ?2)",
+        "DELETE FROM action WHERE number IN (
+            SELECT number FROM action WHERE at < ?1 ORDER BY at LIMIT ?2)",
     ),
     (
         QUARTER,

@@ -5,10 +5,11 @@ use everstep_engine::schedule::{Definition, State};
 use everstep_protocol::{Namespace, ScheduleId, Timestamp};
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 
-use super::{SqliteStore, column, fault};
+use super::{SqliteStore, actions::record, column, fault};
 use crate::{
-    ChangeRow, Dated, Error, Listed, SCHEDULE_PAGE_BYTES, ScheduleChange, ScheduleRow, ScheduleWrite,
-    Schedules, Woken, schedules::warn,
+    Actions as _, ChangeRow, Dated, Error, Listed, SCHEDULE_PAGE_BYTES, ScheduleChange, ScheduleRow,
+    ScheduleWrite, Schedules, Woken,
+    schedules::{changes_of, warn},
 };
 
 macro_rules! select {
@@ -31,17 +32,12 @@ const SETTLE: &str = "UPDATE schedule SET version = version + 1, state = ?4, wak
 /// Its versions begin far above those of one that was deleted: each creation is recorded, under a number that grows.
 const CREATE: &str =
     "INSERT INTO schedule (namespace, id, version, created_at, changed_at, wake_at, definition, state)
-    SELECT ?1, ?2, 1 + 4294967296 * coalesce(max(number), 0), ?3, ?3, ?4, ?5, ?6 FROM schedule_change WHERE true
+    SELECT ?1, ?2, 1 + 4294967296 * coalesce(max(number), 0), ?3, ?3, ?4, ?5, ?6 FROM action WHERE true
     ON CONFLICT DO NOTHING";
 const CHANGE: &str =
     "UPDATE schedule SET version = version + 1, changed_at = ?4, wake_at = ?5, definition = ?6, state = ?7
     WHERE namespace = ?1 AND id = ?2 AND version = ?3";
 const DELETE: &str = "DELETE FROM schedule WHERE namespace = ?1 AND id = ?2 AND version = ?3";
-const RECORD: &str = "INSERT INTO schedule_change (namespace, id, at, operation, who, detail)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
-/// By the index `schedule_change_of`.
-const CHANGES: &str = "SELECT at, operation, who, detail FROM schedule_change
-    WHERE namespace = ?1 AND id = ?2 ORDER BY number DESC LIMIT ?3";
 
 #[async_trait]
 impl Schedules for SqliteStore {
@@ -109,9 +105,7 @@ impl Schedules for SqliteStore {
         let work = move |connection: &Connection, now: Timestamp| {
             let done = write(connection, &change, now)? == 1;
             if done {
-                let ScheduleChange { namespace, id, operation, by, detail, .. } = &change;
-                let values = params![namespace.as_str(), id.as_str(), now.0, operation, by, detail];
-                connection.prepare_cached(RECORD)?.execute(values)?;
+                record(connection, &change.action, now)?;
             }
             Ok(done)
         };
@@ -124,16 +118,8 @@ impl Schedules for SqliteStore {
         id: &ScheduleId,
         limit: u32,
     ) -> Result<Vec<ChangeRow>, Error> {
-        let key = (namespace.clone(), id.clone());
-        let work = move |connection: &Connection| {
-            let mut statement = connection.prepare_cached(CHANGES)?;
-            let rows = statement.query_map(params![key.0.as_str(), key.1.as_str(), limit], |row| {
-                let (by, detail) = (row.get(2)?, row.get(3)?);
-                Ok(ChangeRow { at: Timestamp(row.get(0)?), operation: row.get(1)?, by, detail })
-            })?;
-            Ok(rows.collect::<Result<_, _>>()?)
-        };
-        self.viewer.read("reading changes of a schedule", work).await
+        let found = self.actions(&changes_of(namespace, id), None, limit).await?;
+        Ok(found.into_iter().map(ChangeRow::from).collect())
     }
 }
 

@@ -11,7 +11,7 @@ use everstep_protocol::{CallHash, Epoch, InstanceUid, Millis, Payload, Pin, Time
 use rusqlite::{Connection, params};
 
 use super::{
-    column, events,
+    actions, column, events,
     fault::{Fault, Result},
     hooks, letters,
 };
@@ -531,6 +531,9 @@ fn operations(connection: &Connection, writes: &Writes, now: Timestamp) -> Resul
     for (uid, operation, given) in &writes.operations {
         let mut statement = connection.prepare_cached(OPERATION_INSERT)?;
         statement.execute(params![key(uid), operation, now.0, answer::encode(given)])?;
+    }
+    for action in &writes.actions {
+        actions::record(connection, action, now)?;
     }
     Ok(())
 }

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use everstep_engine::bulk::{Act, Bulk, Progress, State, Statuses, Which};
+use everstep_engine::{
+    access::Asker,
+    bulk::{Act, Bulk, Progress, State, Statuses, Which},
+};
 use everstep_protocol::{InstanceId, InstanceUid, Timestamp};
 use everstep_store::{BulkRow, Cursor, Store};
 
@@ -10,6 +13,10 @@ use super::scene::{namespace, workflow};
 
 fn id(text: &str) -> InstanceId {
     text.parse().unwrap()
+}
+
+fn ann() -> Asker {
+    Asker { who: "ann".to_owned(), from: "127.0.0.1".to_owned() }
 }
 
 fn retries() -> Bulk {
@@ -32,13 +39,17 @@ fn ids(rows: &[BulkRow]) -> Vec<&str> {
 }
 
 pub(crate) async fn p33_a_bulk_operation_is_begun_once_and_goes_on_where_it_stands(store: Arc<dyn Store>) {
-    let begun = store.begin_bulk(&namespace(), &id("b-1"), &retries()).await.unwrap();
+    let begun = store.begin_bulk(&namespace(), &id("b-1"), &retries(), &ann()).await.unwrap();
     assert_eq!((&begun.bulk, begun.state, begun.cursor), (&retries(), State::Running, None));
-    assert_eq!((begun.progress, begun.ended_at), (Progress::default(), None));
+    assert_eq!((begun.progress, begun.ended_at, begun.by.as_str()), (Progress::default(), None, "ann"));
     let other = Bulk { act: Act::Pause, ..retries() };
-    assert_eq!(store.begin_bulk(&namespace(), &id("b-1"), &other).await.unwrap(), begun, "as it was begun");
+    assert_eq!(
+        store.begin_bulk(&namespace(), &id("b-1"), &other, &ann()).await.unwrap(),
+        begun,
+        "as it was begun"
+    );
     let elsewhere = "other".parse().unwrap();
-    assert_eq!(store.begin_bulk(&elsewhere, &id("b-1"), &other).await.unwrap().bulk, other);
+    assert_eq!(store.begin_bulk(&elsewhere, &id("b-1"), &other, &ann()).await.unwrap().bulk, other);
 
     let cursor = Cursor(InstanceUid::generate());
     assert!(store.advance_bulk(&begun, &progress(100), Some(cursor)).await.unwrap());
@@ -55,18 +66,18 @@ pub(crate) async fn p33_a_bulk_operation_is_begun_once_and_goes_on_where_it_stan
 
 pub(crate) async fn p33_one_that_is_over_stays_so(store: Arc<dyn Store>) {
     for number in 1..=3 {
-        store.begin_bulk(&namespace(), &id(&format!("b-{number}")), &retries()).await.unwrap();
+        store.begin_bulk(&namespace(), &id(&format!("b-{number}")), &retries(), &ann()).await.unwrap();
     }
     let running = store.running_bulks(2).await.unwrap();
     assert_eq!(ids(&running), ["b-1", "b-2"], "oldest first");
-    let stopped = store.stop_bulk(&namespace(), &id("b-1")).await.unwrap().unwrap();
+    let stopped = store.stop_bulk(&namespace(), &id("b-1"), &ann()).await.unwrap().unwrap();
     assert_eq!((stopped.state, stopped.ended_at.is_some()), (State::Stopped, true));
     assert!(!store.advance_bulk(&running[0], &progress(1), None).await.unwrap());
-    assert_eq!(store.stop_bulk(&namespace(), &id("b-1")).await.unwrap(), Some(stopped));
+    assert_eq!(store.stop_bulk(&namespace(), &id("b-1"), &ann()).await.unwrap(), Some(stopped));
     assert!(store.advance_bulk(&running[1], &progress(1), None).await.unwrap());
-    let done = store.stop_bulk(&namespace(), &id("b-2")).await.unwrap().unwrap();
+    let done = store.stop_bulk(&namespace(), &id("b-2"), &ann()).await.unwrap().unwrap();
     assert_eq!(done.state, State::Done, "what is done is not stopped");
-    assert_eq!(store.stop_bulk(&namespace(), &id("b-9")).await.unwrap(), None);
+    assert_eq!(store.stop_bulk(&namespace(), &id("b-9"), &ann()).await.unwrap(), None);
     assert_eq!(ids(&store.running_bulks(9).await.unwrap()), ["b-3"]);
     let all = store.bulks(&namespace(), 9).await.unwrap();
     assert_eq!(ids(&all), ["b-3", "b-2", "b-1"], "newest first");

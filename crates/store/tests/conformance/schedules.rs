@@ -4,10 +4,12 @@
 use std::sync::Arc;
 
 use everstep_engine::{
+    access::Asker,
+    action::{Action, Target},
     retention::Own,
     schedule::{CatchUp, Definition, Overlap, State, Turn, When},
 };
-use everstep_protocol::{Attribute, Millis, Namespace, Payload, ScheduleId, Timestamp};
+use everstep_protocol::{Attribute, Millis, Namespace, Payload, ScheduleId, Scope, Timestamp};
 use everstep_store::{SCHEDULE_PAGE_BYTES, ScheduleChange, ScheduleRow, ScheduleWrite, Store};
 
 use super::scene::{namespace, workflow};
@@ -44,10 +46,12 @@ fn change(name: &str, version: Option<u64>, after: Option<Turn>) -> ScheduleChan
         id: id(name),
         version,
         after: after.map(|turn| (definition(), turn)),
-        operation: "put",
-        by: Some("ann".to_owned()),
-        detail: None,
+        action: action(name, "put").naming(Some("ann")),
     }
+}
+
+fn action(name: &str, operation: &'static str) -> Action {
+    Action::done(&Asker::program(), Scope::Of(namespace()), Target::Schedule(&id(name)), operation)
 }
 
 async fn read(store: &Arc<dyn Store>, name: &str) -> Option<ScheduleRow> {
@@ -175,24 +179,23 @@ pub(crate) async fn s10_pages_are_bounded_by_bytes(store: Arc<dyn Store>) {
 pub(crate) async fn s15_who_changed_a_schedule_is_recorded_also_when_it_is_gone(store: Arc<dyn Store>) {
     store.change_schedule(&change("nightly", None, Some(turn(None)))).await.unwrap();
     let pause = ScheduleChange {
-        operation: "pause",
-        by: None,
-        detail: Some("the bank is down".to_owned()),
+        action: action("nightly", "pause").saying(Some("the bank is down".to_owned())),
         ..change("nightly", Some(1), Some(turn(None)))
     };
     store.change_schedule(&pause).await.unwrap();
     assert!(!store.change_schedule(&pause).await.unwrap(), "what was not done is not recorded");
-    store
-        .change_schedule(&ScheduleChange { operation: "delete", ..change("nightly", Some(2), None) })
-        .await
-        .unwrap();
+    let by = Asker { who: "ci (0192)".to_owned(), from: "10.0.0.7".to_owned() };
+    let scope = Scope::Of(namespace());
+    let action = Action::done(&by, scope, Target::Schedule(&id("nightly")), "delete");
+    let delete = ScheduleChange { action, ..change("nightly", Some(2), None) };
+    store.change_schedule(&delete).await.unwrap();
     let changes = store.schedule_changes(&namespace(), &id("nightly"), 9).await.unwrap();
     let told: Vec<_> = changes
         .iter()
         .map(|row| (row.operation.as_str(), row.by.as_deref(), row.detail.as_deref()))
         .collect();
     let expected = [
-        ("delete", Some("ann"), None),
+        ("delete", Some("ci (0192)"), None),
         ("pause", None, Some("the bank is down")),
         ("put", Some("ann"), None),
     ];

@@ -10,11 +10,11 @@ use everstep::{Error, Registry, Step, Workflow};
 use everstep_coordinator::{Coordinator, Decision, EventRequest, Handle, Settings};
 use everstep_engine::{Answer, mailbox::EventId};
 use everstep_protocol::{
-    Millis, Namespace, Payload,
+    Millis, Namespace, Payload, Scope,
     journal::{Choice, QuestionId},
 };
 use everstep_store::{
-    EndMark, Ends, ErrorKind, StatusWord, Store,
+    ActionFilter, EndMark, Ends, ErrorKind, StatusWord, Store,
     postgres::{self, PostgresSettings, PostgresStore},
 };
 use everstep_system_tests::{DEADLINE, Gate, Kind, Log, Setup, World, within, world::name};
@@ -252,6 +252,12 @@ async fn l07_after_a_restore_nothing_is_lost_and_what_may_have_been_called_asks(
 
     assert!(postgres::settled(&copy.postgres).await.expect("the store answers"));
     assert!(!postgres::settled(&copy.postgres).await.expect("the store answers"));
+    // Who did that is on record, once for each (rule A6).
+    let filter = ActionFilter { target: Some("installation".to_owned()), ..ActionFilter::within(Scope::All) };
+    let actions = store.actions(&filter, None, 9).await.expect("the store answers");
+    let operations: Vec<_> = actions.iter().map(|row| row.operation.as_str()).collect();
+    assert_eq!(operations, ["restored-settled", "restored"]);
+    assert!(actions.iter().all(|row| row.who == "whoever has the database"), "{actions:?}");
     let life = Life::begin(&store, &world).await;
     life.go("later", "settled").await;
     life.until(&world, ("later", "settled"), StatusWord::Complete).await;

@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 
 use super::{Down, PATIENCE, User, found, free_port, place, until};
-use crate::Process;
+use crate::{Process, certificates::Signed};
 
 /// User, password and database alike.
 const NAME: &str = "everstep";
@@ -26,10 +26,22 @@ pub struct OwnPostgres {
 impl OwnPostgres {
     /// Makes one and starts it.
     pub fn start() -> Result<Self> {
+        Self::start_with(None)
+    }
+
+    /// Makes one that shows this certificate, and takes no connection without TLS; and starts it.
+    pub fn start_encrypted(shown: &Signed) -> Result<Self> {
+        Self::start_with(Some(shown))
+    }
+
+    fn start_with(shown: Option<&Signed>) -> Result<Self> {
         let programs = programs()?;
         let user = User::of("postgres")?;
         let mut own = Self { place: place()?, programs, user, port: free_port()?, process: None };
         own.init()?;
+        if let Some(shown) = shown {
+            own.encrypt(shown)?;
+        }
         own.up()?;
         own.psql("postgres", &format!("CREATE DATABASE {NAME}"))?;
         Ok(own)
@@ -86,6 +98,16 @@ impl OwnPostgres {
 
     fn psql(&self, database: &str, statement: &str) -> Result<String> {
         crate::installation::psql(&self.url_of(database), statement)
+    }
+
+    fn encrypt(&self, shown: &Signed) -> Result<()> {
+        let data = self.data();
+        self.user.write(&data.join("server.crt"), &shown.certificate)?;
+        self.user.write(&data.join("server.key"), &shown.key)?;
+        let own = data.join("own.conf");
+        let settings = std::fs::read_to_string(&own)?;
+        self.user.write(&own, &format!("{settings}ssl = on\n"))?;
+        self.user.write(&data.join("pg_hba.conf"), "hostssl all all 127.0.0.1/32 scram-sha-256\n")
     }
 
     fn init(&self) -> Result<()> {

@@ -8,8 +8,8 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 
-use super::{Down, PATIENCE, User, found, free_port, place, speaks_amqp, until};
-use crate::Process;
+use super::{Down, PATIENCE, User, found, free_port, place, speaks_amqp, takes_connections, until};
+use crate::{Process, certificates::Signed};
 
 /// User, password and vhost alike.
 const NAME: &str = "everstep";
@@ -21,6 +21,7 @@ pub struct OwnRabbit {
     programs: PathBuf,
     user: User,
     ports: Ports,
+    scheme: &'static str,
     process: Option<Process>,
     /// Ends last: it is asked where the node is.
     _epmd: Process,
@@ -36,6 +37,15 @@ struct Ports {
 impl OwnRabbit {
     /// Makes one and starts it.
     pub fn start() -> Result<Self> {
+        Self::start_with(None)
+    }
+
+    /// Makes one that shows this certificate, and takes no connection without TLS; and starts it.
+    pub fn start_encrypted(shown: &Signed) -> Result<Self> {
+        Self::start_with(Some(shown))
+    }
+
+    fn start_with(shown: Option<&Signed>) -> Result<Self> {
         let server = found("rabbitmq-server", &[PathBuf::from("/usr/lib/rabbitmq/bin")])?;
         let programs = server.parent().unwrap_or(Path::new("/")).to_owned();
         let user = User::of("rabbitmq")?;
@@ -44,8 +54,9 @@ impl OwnRabbit {
         let mut epmd = user.command(&found("epmd", &[])?);
         epmd.args(["-port", &ports.epmd.to_string(), "-address", "127.0.0.1"]);
         let epmd = Process::spawn("epmd", &mut epmd)?;
-        let mut own = Self { place, programs, user, ports, process: None, _epmd: epmd };
-        own.configure()?;
+        let scheme = if shown.is_some() { "amqps" } else { "amqp" };
+        let mut own = Self { place, programs, user, ports, scheme, process: None, _epmd: epmd };
+        own.configure(shown)?;
         own.up()?;
         Ok(own)
     }
@@ -53,7 +64,13 @@ impl OwnRabbit {
     /// Where it listens.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("amqp://{NAME}:{NAME}@127.0.0.1:{}/{NAME}", self.ports.amqp)
+        self.url_of(NAME)
+    }
+
+    /// The same for another user, whose password is its name.
+    #[must_use]
+    pub fn url_of(&self, user: &str) -> String {
+        format!("{}://{user}:{user}@127.0.0.1:{}/{NAME}", self.scheme, self.ports.amqp)
     }
 
     /// Its vhost.
@@ -101,7 +118,8 @@ impl OwnRabbit {
             if let Ok(status) = process.wait(std::time::Duration::ZERO) {
                 bail!("RabbitMQ has ended: {status}; its log is under {}", self.place.path().display());
             }
-            Ok(speaks_amqp(port))
+            // What speaks TLS answers nobody who does not.
+            Ok(if self.scheme == "amqp" { speaks_amqp(port) } else { takes_connections(port) })
         })
     }
 
@@ -123,17 +141,31 @@ impl OwnRabbit {
         self.data().join("pid")
     }
 
-    fn configure(&self) -> Result<()> {
+    fn configure(&self, shown: Option<&Signed>) -> Result<()> {
         let data = self.data();
         self.user.directory(&data)?;
         for part in ["mnesia", "log"] {
             self.user.directory(&data.join(part))?;
         }
+        let port = self.ports.amqp;
+        let listener = match shown {
+            None => format!("listeners.tcp.1 = 127.0.0.1:{port}"),
+            Some(shown) => {
+                let (certificate, key) = (data.join("server.crt"), data.join("server.key"));
+                self.user.write(&certificate, &shown.certificate)?;
+                self.user.write(&key, &shown.key)?;
+                format!(
+                    "listeners.tcp = none\nlisteners.ssl.1 = 127.0.0.1:{port}\nssl_options.certfile = {}\n\
+                     ssl_options.keyfile = {}\nssl_options.verify = verify_none",
+                    certificate.display(),
+                    key.display()
+                )
+            }
+        };
         let settings = format!(
-            "listeners.tcp.1 = 127.0.0.1:{}\ndefault_user = {NAME}\ndefault_pass = {NAME}\ndefault_vhost = {NAME}\n\
+            "{listener}\ndefault_user = {NAME}\ndefault_pass = {NAME}\ndefault_vhost = {NAME}\n\
              default_user_tags.administrator = true\ndisk_free_limit.absolute = 50MB\ncollect_statistics_interval = 60000\n\
              log.console = false\nlog.file.level = warning\n",
-            self.ports.amqp
         );
         self.user.write(&data.join("rabbitmq.conf"), &settings)?;
         self.user.write(&data.join("enabled_plugins"), "[].")?;

@@ -32,6 +32,7 @@ problems! {
         "400": "`path`, `name`, `query` or `header`: this part of the request breaks its rule",
         "401": "`unauthenticated`: the request has no access token that opens anything",
         "403": "`forbidden`: the access token is not enough; `not_from_here`: only this host is served, and no web page from elsewhere",
+        "429": "`rate_limited`: the caller asks faster than one may",
         "500": "`broken` or `internal`: a person has to look",
         "503": "`unavailable`: store or broker are away; `unknown`: nobody knows whether it was done",
     }
@@ -39,6 +40,7 @@ problems! {
     Forbidden {
         "401": "`unauthenticated`: the request has no access token that opens anything",
         "403": "`forbidden`: the access token is not enough; `not_from_here`: only this host is served, and no web page from elsewhere",
+        "429": "`rate_limited`: the caller asks faster than one may",
         "500": "`internal`: a person has to look",
     }
     /// Of probes.
@@ -69,7 +71,8 @@ problems! {
     }
     /// Of routes that put something in a mailbox, or take a place among the streams.
     Full {
-        "429": "`mailbox_full`: the instance has too many unread events; `too_many_streams`: so many are served at once",
+        "429": "`mailbox_full`: the instance has too many unread events; `too_many_streams`: so many are served at once; \
+            `rate_limited`: the caller asks faster than one may",
     }
 }
 
