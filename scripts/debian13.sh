@@ -21,10 +21,11 @@ suite=trixie
 say() { printf 'debian13: %s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
 
-# mirrors: the two that apt has here, of the distribution and of its security updates, in this order.
-mirrors() {
-  apt-get indextargets --format '$(SITE)' 'Created-By: Packages' 'Origin: Debian' 'Label: Debian' 2>/dev/null | head -n 1
-  apt-get indextargets --format '$(SITE)' 'Created-By: Packages' 'Origin: Debian' 'Label: Debian-Security' 2>/dev/null | head -n 1
+# mirror LABEL: what apt has here for this part of Debian.
+mirror() {
+  # The text is apt's to read.
+  # shellcheck disable=SC2016
+  apt-get indextargets --format '$(SITE)' 'Created-By: Packages' 'Origin: Debian' "Label: $1" 2>/dev/null | sort -u | sed 1q
 }
 
 install_tool() {
@@ -48,7 +49,10 @@ folder() {
   fi
   install_tool
   local main security begun=$SECONDS
-  { read -r main && read -r security; } < <(mirrors) || die "no mirror of Debian and of its security updates in apt's sources"
+  # Where apt was never asked for its lists, it does not know whose they are.
+  [ -n "$(mirror Debian)" ] || apt-get update -qq >&2
+  main=$(mirror Debian) security=$(mirror Debian-Security)
+  if [ -z "$main" ] || [ -z "$security" ]; then die "no mirror of Debian and of its security updates in apt's sources"; fi
   rm -rf "$root" "$root.made"
   say "making $root: $*"
   # The manual pages and translations are a quarter of it, and nobody reads them there.
@@ -138,9 +142,12 @@ run() {
 }
 
 remove() {
-  [ -d "$state" ] || return 0
-  ! grep -qF " $state/" /proc/self/mountinfo || die "something is mounted under $state"
-  rm -rf "$state"
+  local made
+  for made in "$state"/*.made; do
+    [ -e "$made" ] || continue
+    ! grep -qF " ${made%.made}/" /proc/self/mountinfo || die "something is mounted under ${made%.made}"
+    rm -rf "${made%.made}" "$made" "${made%.made}.lock"
+  done
 }
 
 [ "$(id -u)" = 0 ] || die "needs root: it makes device files, mounts and namespaces"
