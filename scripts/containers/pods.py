@@ -160,6 +160,7 @@ def definitions(manifest, known):
 
 
 def server_pod(name, image, **container):
+    """A pod with one container. Names of volumes are unique among all pods: podman does not tell those of two pods apart."""
     volumes = container.pop("volumes", [])
     return {
         "apiVersion": "v1",
@@ -177,15 +178,19 @@ def play_postgres(manifest, known):
         "postgres", POSTGRES, args=settings, resources={"limits": cluster["resources"]["limits"]},
         env=[{"name": "POSTGRES_USER", "value": owner["username"]}, {"name": "POSTGRES_PASSWORD", "value": owner["password"]},
              {"name": "POSTGRES_DB", "value": cluster["bootstrap"]["initdb"]["database"]}],
-        volumeMounts=[{"name": "data", "mountPath": "/var/lib/postgresql/data"}, {"name": "shm", "mountPath": "/dev/shm"}],
-        volumes=[{"name": "data", "emptyDir": {}}, {"name": "shm", "emptyDir": {"medium": "Memory"}}],
+        volumeMounts=[{"name": "postgres-data", "mountPath": "/var/lib/postgresql/data"}, {"name": "shm", "mountPath": "/dev/shm"}],
+        volumes=[{"name": "postgres-data", "emptyDir": {}}, {"name": "shm", "emptyDir": {"medium": "Memory"}}],
     )
     play([pod], "everstep-postgres-rw.everstep")
 
 
 def play_rabbitmq(manifest, known):
     cluster = manifest.one("RabbitmqCluster", "everstep-rabbitmq")["spec"]
+    limit = cluster["resources"]["limits"]["memory"]
+    assert limit.endswith("Gi"), limit
+    # The first as the operator writes it: without it a node takes the memory of the whole machine for its own.
     settings = cluster["rabbitmq"]["additionalConfig"] + "\n".join([
+        f"total_memory_available_override_value = {int(float(limit[:-2]) * 2**30 * 0.8)}",
         "listeners.tcp = none",
         "listeners.ssl.default = 5671",
         "ssl_options.certfile = /etc/rabbitmq-tls/tls.crt",
@@ -212,9 +217,11 @@ def play_payments(image):
     pod = server_pod(
         "payments", image, command=["/usr/local/bin/payment"],
         args=["--listen", "0.0.0.0:8080", "--ledger", "/data/charges.jsonl", "--unavailable-percent", "0", "--drop-percent", "0"],
-        securityContext={"runAsUser": 65532, "readOnlyRootFilesystem": True, "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
-        volumeMounts=[{"name": "data", "mountPath": "/data"}], volumes=[{"name": "data", "emptyDir": {}}],
+        securityContext={"readOnlyRootFilesystem": True, "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        volumeMounts=[{"name": "payments-data", "mountPath": "/data"}], volumes=[{"name": "payments-data", "emptyDir": {}}],
     )
+    # Podman gives an empty folder to whom the pod runs as; a kubelet lets everybody write to it.
+    pod["spec"]["securityContext"] = {"runAsUser": 65532, "runAsGroup": 65532}
     play([pod], "payments")
 
 
@@ -252,6 +259,7 @@ class Pod:
         self.ports = {port["name"]: port["containerPort"] for port in container["ports"]}
         self.container = f"{self.name}-pod-{container['name']}"
         self.restarts = self.misses = 0
+        self.answer = None
         self.stopped = self.ready_seconds = self.stop_seconds = self.exit_code = None
         self.begun = time.monotonic()
         play([*manifest.all("ConfigMap"), document])
@@ -263,21 +271,29 @@ class Pod:
         url = f"http://{self.address}:{port}{probe['httpGet']['path']}"
         try:
             with urllib.request.urlopen(url, timeout=probe.get("timeoutSeconds", 1)) as answer:
+                self.answer = None
                 return 200 <= answer.status < 400
-        except (urllib.error.URLError, OSError):
-            return False
+        except urllib.error.HTTPError as error:
+            self.answer = f"{error.code} {error.read().decode(errors='replace').strip()}"
+        except OSError as error:
+            self.answer = str(error)
+        return False
 
     def wait_ready(self):
-        """Startup within what its probe allows, then readiness, held for minReadySeconds."""
+        """Startup within what its probe allows, then readiness, held for minReadySeconds: a miss alone does not end it."""
         startup = self.probes["startup"]
         wait_for(f"{self.name}: startup", startup["periodSeconds"] * startup["failureThreshold"], lambda: self.ask("startup"))
         wait_for(f"{self.name}: readiness", 60, lambda: self.ask("readiness"))
         self.ready_seconds = time.monotonic() - self.begun
         end = time.monotonic() + self.min_ready
+        missed = 0
         while time.monotonic() < end:
-            if not self.ask("readiness"):
+            missed = 0 if self.ask("readiness") else missed + 1
+            if missed:
+                say(f"{self.name} was ready, and says {self.answer}")
+            if missed >= self.probes["readiness"]["failureThreshold"]:
                 raise SystemExit(f"pods: {self.name} was ready and is not any more")
-            time.sleep(0.5)
+            time.sleep(1)
         threading.Thread(target=self.watch, daemon=True).start()
 
     def watch(self):
@@ -430,6 +446,16 @@ def charges():
 
 
 def main():
+    try:
+        check()
+    except BaseException:
+        for container in podman("ps", "--all", "--format", "{{.Names}}").split():
+            if not container.endswith("-infra"):
+                print(f"--- {container}\n{logs(container)}")
+        raise
+
+
+def check():
     manifest = Manifest(pathlib.Path(sys.argv[1]))
     WORK.mkdir()
     begin()
@@ -489,12 +515,9 @@ def main():
     for fault in faults[:20]:
         print(f"  {fault}")
     print(f"pods: {complete} orders ended, {len(failed)} failed attempts, {len(orders.started) - complete} lost")
-    for pod in everyone:
-        if faults:
-            print(f"--- {pod.name}\n{logs(pod.container)}")
-    forget()
     if faults or complete != len(orders.started):
         raise SystemExit(1)
+    forget()
 
 
 if __name__ == "__main__":
