@@ -75,6 +75,7 @@ mod list;
 mod needs;
 mod operate;
 mod pace;
+mod pass;
 mod problem;
 mod reason;
 mod rejected;

@@ -25,6 +25,7 @@ use super::{
     guard,
     needs::{self, Need},
     pace::{Asking, Pace},
+    pass::{Pass, while_it_holds},
     problem::Refusal,
     tls::TlsListener,
 };
@@ -70,10 +71,14 @@ pub(super) struct Gate {
 /// Lets a request pass if it may, and notes who asks.
 pub(super) async fn admitted(State(gate): State<Gate>, mut request: Request, next: Next) -> Response {
     match gate.check(&mut request).await {
-        Ok(who) => {
+        Ok((who, pass)) => {
             let from = peer(&request).map_or_else(|| "http".to_owned(), |address| address.to_string());
             request.extensions_mut().insert(Asker { who, from });
-            next.run(request).await
+            let response = next.run(request).await;
+            match pass {
+                Some(pass) => while_it_holds(response, pass),
+                None => response,
+            }
         }
         Err(refusal) => refusal.into_response(),
     }
@@ -100,7 +105,8 @@ fn peer(request: &Request) -> Option<IpAddr> {
 }
 
 impl Gate {
-    async fn check(&self, request: &mut Request) -> Result<String, Refusal> {
+    /// Who asks, and what lets them in, where something has to.
+    async fn check(&self, request: &mut Request) -> Result<(String, Option<Pass>), Refusal> {
         self.count(request)?;
         if !self.demands {
             guard::no_foreign_page(request.uri(), request.headers(), self.is_loopback)?;
@@ -108,18 +114,22 @@ impl Gate {
         let route = route(request).map(str::to_owned);
         let need = route.as_deref().map(|route| needs::of(request.method().as_str(), route));
         if need == Some(Need::Nothing) {
-            return Ok(Caller::anonymous().who);
+            return Ok((Caller::anonymous().who, None));
         }
         if !self.demands {
             // Whoever has a token all the same is known by it.
             let caller = self.caller(request.headers()).await;
-            return Ok(caller.unwrap_or_else(|_| Caller::anonymous()).who);
+            let caller = caller.map_or_else(|_| Caller::anonymous(), |(caller, _)| caller);
+            return Ok((caller.who, None));
         }
-        let caller = self.caller(request.headers()).await?;
+        let (caller, token) = self.caller(request.headers()).await?;
         // Where nothing is, whoever has a token may know.
-        let Some(Need::Role(role)) = need else { return Ok(caller.who) };
+        let Some(Need::Role(role)) = need else { return Ok((caller.who, None)) };
         let scope = scope(request).await;
-        if caller.allows(role, &scope) { Ok(caller.who) } else { Err(forbidden(&caller, role, &scope)) }
+        if !caller.allows(role, &scope) {
+            return Err(forbidden(&caller, role, &scope));
+        }
+        Ok((caller.who, Some(Pass { handle: self.handle.clone(), token, role, scope })))
     }
 
     /// Before anything else is looked at: what is too much is to cost nothing. A probe is asked by whoever keeps this alive.
@@ -138,15 +148,15 @@ impl Gate {
         })
     }
 
-    async fn caller(&self, headers: &HeaderMap) -> Result<Caller, Refusal> {
+    async fn caller(&self, headers: &HeaderMap) -> Result<(Caller, AccessToken), Refusal> {
         let token: AccessToken =
             presented(headers)?.parse().map_err(|error: everstep_protocol::AccessError| {
                 Refusal::Unauthenticated { is_given: true, detail: error.to_string() }
             })?;
-        self.handle
-            .admit(&token)
-            .await?
-            .map_err(|denied| Refusal::Unauthenticated { is_given: true, detail: denied.to_string() })
+        match self.handle.admit(&token).await? {
+            Ok(caller) => Ok((caller, token)),
+            Err(denied) => Err(Refusal::Unauthenticated { is_given: true, detail: denied.to_string() }),
+        }
     }
 }
 

@@ -278,6 +278,11 @@ async fn tell(mut teller: impl Teller, mut sink: Sink) -> Told {
     }
 }
 
+/// The last event of a stream that may not go on. Coming again is refused, and says why.
+pub(super) fn interrupted(reason: &str) -> Bytes {
+    Bytes::from(broken("interrupted", reason.to_owned()).0)
+}
+
 fn broken(kind: &str, reason: String) -> Chunk {
     Chunk::last(kind, None, &Broken { reason, retry_safe: true })
 }

@@ -163,6 +163,34 @@ async fn o24_a01_what_is_no_token_opens_nothing() {
 }
 
 #[tokio::test]
+async fn a03_a_stream_ends_soon_after_the_token_that_opened_it() {
+    let rig = demanding().await;
+    let admin = token(&rig.store, Role::Admin, "*").await;
+    let [leaves, stays] = [token(&rig.store, Role::Viewer, "default").await, admin.clone()];
+    let opens = async |token: &str| {
+        let bearer = format!("Bearer {token}");
+        rig.stream("/v1/default/instances:watch", &[("authorization", &bearer)]).await
+    };
+    let (mut leaving, mut staying) = (opens(&leaves).await, opens(&stays).await);
+    assert!(leaving.head.starts_with("HTTP/1.0 200"), "{}", leaving.head);
+    let id = leaves.strip_prefix("evs_").and_then(|rest| rest.split('_').next()).expect("it has an id");
+    let revoked = with(&rig, &admin, "DELETE", &format!("/v1/default/access-tokens/{id}")).await;
+    assert_eq!(revoked.status, 200, "{}", revoked.body);
+    let last = leaving.event().await.expect("it says why");
+    assert_eq!(last.kind, "interrupted", "{last:?}");
+    assert_eq!(last.data["reason"], "the access token that opened the stream opens nothing any more");
+    assert!(leaving.event().await.is_none(), "that was all");
+    // Who has another token goes on hearing.
+    let bearer = format!("Bearer {admin}");
+    let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
+    assert_eq!(rig.ask("POST", INSTANCES, &headers, r#"{"id":"a"}"#).await.status, 201);
+    let terminated = rig.ask("POST", &format!("{INSTANCES}/a/terminate"), &headers, "{}").await;
+    assert_eq!(terminated.status, 200, "{}", terminated.body);
+    let heard = staying.event().await.expect("the end of it");
+    assert_eq!(heard.data["id"], "a", "{heard:?}");
+}
+
+#[tokio::test]
 async fn a03_tokens_are_made_listed_and_revoked_by_admins() {
     const TOKENS: &str = "/v1/orders/access-tokens";
     let rig = demanding().await;
