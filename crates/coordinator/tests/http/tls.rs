@@ -18,12 +18,13 @@ async fn ask(
     addr: SocketAddr,
     config: &Arc<ClientConfig>,
     name: &str,
-    path: &str,
+    what: &str,
 ) -> std::io::Result<String> {
     let stream = TcpStream::connect(addr).await?;
     let name = ServerName::try_from(name.to_owned()).expect("a name");
     let mut stream = TlsConnector::from(Arc::clone(config)).connect(name, stream).await?;
-    let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+    let request =
+        format!("{what} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
     let mut text = String::new();
     stream.read_to_string(&mut text).await?;
@@ -55,18 +56,21 @@ async fn a09_the_api_is_served_by_https_alone() {
     for _ in 0..50 {
         silent.push(TcpStream::connect(addr).await.unwrap());
     }
-    let answer = ask(addr, &good, "localhost", "/v1/default/instances").await.unwrap();
+    let answer = ask(addr, &good, "localhost", "GET /v1/default/instances").await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     assert!(answer.contains(r#""instances":[]"#), "{answer}");
     // The address of whoever asks is known, as without TLS.
-    let body = r#"{"id":"o-1"}"#;
-    assert_eq!(rig.post("/v1/default/workflows/fulfil/instances", body).await.status, 201);
-    assert!(ask(addr, &good, "localhost", "/healthz").await.unwrap().starts_with("HTTP/1.1 200"));
+    let instances = "/v1/default/workflows/fulfil/instances";
+    assert_eq!(rig.post(instances, r#"{"id":"o-1"}"#).await.status, 201);
+    let answer = ask(addr, &good, "localhost", &format!("POST {instances}/o-1/terminate")).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let record = &rig.get("/v1/default/audit").await.json()["actions"][0];
+    assert_eq!((&record["operation"], &record["from"]), (&"terminate".into(), &"127.0.0.1".into()));
 
     // Nobody else is believed, under no other name, and nothing goes without.
     let other = Authority::new().unwrap();
-    ask(addr, &trusts(&other.file()), "localhost", "/healthz").await.unwrap_err();
-    ask(addr, &good, "example.com", "/healthz").await.unwrap_err();
+    ask(addr, &trusts(&other.file()), "localhost", "GET /healthz").await.unwrap_err();
+    ask(addr, &good, "example.com", "GET /healthz").await.unwrap_err();
     let mut plain = TcpStream::connect(addr).await.unwrap();
     plain.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
     let mut told = Vec::new();
@@ -75,5 +79,10 @@ async fn a09_the_api_is_served_by_https_alone() {
 
     drop(stop);
     tokio::time::timeout(Duration::from_secs(20), serving).await.expect("it ends").unwrap().unwrap();
-    TcpStream::connect(addr).await.unwrap_err();
+    let closes = async {
+        while TcpStream::connect(addr).await.is_ok() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), closes).await.expect("nobody listens any more");
 }
