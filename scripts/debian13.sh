@@ -94,12 +94,13 @@ run() {
   shift
   exec 9>"$state/$name.lock"
   flock 9
-  local before result=0 group left
+  local before result=0 group left world
   before=$(traces "$root")
+  # Whatever becomes of this script, the world ends with it; told to stop, it looks after what is left all the same.
   # pivot_root and not chroot: an engine changes its root again, and may do so only where the root is a mount.
   # The script in quotes is run in the new world, with its own arguments.
   # shellcheck disable=SC2016
-  unshare --mount --net --pid --uts --ipc --fork --kill-child --propagation private bash -euc '
+  setpriv --pdeathsig KILL unshare --mount --net --pid --uts --ipc --fork --kill-child --propagation private bash -euc '
     root=$1 name=$2
     shift 2
     hostname "everstep-$name"
@@ -129,7 +130,13 @@ run() {
       # Not exec: process 1 has to wait for what others leave, and bash does.
       result=0
       \"\$@\" || result=\$?
-      exit \$result" world "$@"' world "$root" "$name" "${binds[@]}" -- "$@" 9>&- || result=$?
+      exit \$result" world "$@"' world "$root" "$name" "${binds[@]}" -- "$@" <&0 9>&- &
+  world=$!
+  trap 'kill -KILL "$world" 2>/dev/null || true' INT TERM
+  wait "$world" || result=$?
+  # A signal ends the first wait, not the second.
+  wait "$world" 2>/dev/null || true
+  trap - INT TERM
   while read -r group; do
     grep -qxF -- "control group $group" <<<"$before" || rmdir "$group" 2>/dev/null || true
   done < <(groups)

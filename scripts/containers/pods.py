@@ -15,6 +15,7 @@ operators give them. Names of Services are aliases in the network.
 """
 
 import base64
+import concurrent.futures
 import copy
 import hashlib
 import itertools
@@ -39,8 +40,8 @@ NETWORK = "everstep"
 POSTGRES = "localhost/debian-postgres:17"
 RABBITMQ = "localhost/debian-rabbitmq:4"
 FIRST_ORDERS = 50
-# During the rolling update, so many at once and so long apart.
-BATCH, PAUSE_SECONDS = 5, 0.5
+# During the rolling update, so many at once, and so long between an answer and the next.
+BATCH, PAUSE_SECONDS = 5, 0.1
 WORK = pathlib.Path("/tmp/pods")
 BEGUN = time.monotonic()
 
@@ -480,8 +481,8 @@ def check():
     names = [document["metadata"]["name"] for document in manifest.all("Deployment")]
     pods = {name: [Pod(manifest, name, "a", known)] for name in names}
     run_job(manifest, known)
-    for (pod,) in pods.values():
-        pod.wait_ready()
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        list(pool.map(lambda both: both[0].wait_ready(), pods.values()))
     say(f"{len(pods)} pods are ready")
 
     orders = Orders(pods["everstep-coordinator"])
