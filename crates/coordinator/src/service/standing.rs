@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use everstep_protocol::Timestamp;
+use everstep_protocol::{Timestamp, crash::around};
 use everstep_store::Present;
 use tokio::time::Instant;
 
@@ -39,7 +39,8 @@ async fn present(shared: &Shared, clock_offset: Option<i64>) -> Option<i64> {
     let version = env!("CARGO_PKG_VERSION").to_owned();
     let present = Present { id: shared.id, version, heard_at: Timestamp(0), clock_offset };
     let before = shared.chance.wall();
-    let heard = tokio::time::timeout(WITHIN, shared.store.present(&present)).await.ok()?.ok()?;
+    let noting = around("commit.present", shared.store.present(&present));
+    let heard = tokio::time::timeout(WITHIN, noting).await.ok()?.ok()?;
     let after = shared.chance.wall();
     before.zip(after).map(|(before, after)| heard.0 - before.0.midpoint(after.0))
 }
