@@ -137,6 +137,18 @@ pub struct Health {
 impl Health {
     /// Both ways are open and not blocked.
     pub fn is_up(&self) -> bool {
-        self.publishing && self.consuming && !self.blocked
+        self.outage().is_none()
+    }
+
+    /// What keeps it from working, in words for a probe.
+    #[must_use]
+    pub fn outage(&self) -> Option<&'static str> {
+        if !(self.publishing && self.consuming) {
+            Some("the broker is away")
+        } else if self.blocked {
+            Some("the broker takes nothing")
+        } else {
+            None
+        }
     }
 }

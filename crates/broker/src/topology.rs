@@ -94,7 +94,8 @@ impl QueueDeclaration {
 pub enum QueueKind {
     /// Replicated and durable: for what exists nowhere else.
     Quorum,
-    /// Durable queue on one node: for the engine's transient messages.
+    /// Durable queue of the kind that is the vhost's default: classic, on one node, unless its operator has chosen another. For the
+    /// engine's transient messages. One that is there in another kind serves as well.
     Classic,
     /// Belongs to the consuming connection and goes with it. Only consumed, never declared alone.
     Exclusive,

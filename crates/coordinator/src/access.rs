@@ -10,7 +10,9 @@ use std::{
 };
 
 use everstep_engine::access::{self, Asker, Denied, Grant};
-use everstep_protocol::{AccessName, AccessToken, AccessTokenId, Millis, Role, Scope, Timestamp};
+use everstep_protocol::{
+    AccessName, AccessToken, AccessTokenId, Millis, Role, Scope, Timestamp, crash::around,
+};
 use everstep_store::{AccessRow, NewAccess, Store};
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -36,7 +38,7 @@ pub async fn issue(
 ) -> Result<(AccessToken, AccessRow), everstep_store::Error> {
     let token = AccessToken::new(AccessTokenId(Uuid::now_v7()), rand::random());
     let new = NewAccess { id: token.id(), name, hash: token.hash(), grant, lasts };
-    let row = store.create_access_token(&new, by).await?;
+    let row = around("commit.access_token_made", store.create_access_token(&new, by)).await?;
     Ok((token, row))
 }
 
@@ -143,7 +145,7 @@ impl Keyring {
         if let Some(row) = self.held().get_mut(&id).and_then(|held| held.row.as_mut()) {
             row.used_at = Some(now);
         }
-        if let Err(error) = store.used_access_token(id).await {
+        if let Err(error) = around("commit.access_token_used", store.used_access_token(id)).await {
             tracing::debug!(%error, "the use of an access token was not noted");
         }
     }

@@ -247,11 +247,11 @@ impl Handle {
     #[must_use]
     pub fn missing(&self) -> Vec<&'static str> {
         let parts = [
-            (self.shared.store_answers.load(Ordering::Relaxed), "the store is away"),
-            (self.shared.broker.health().borrow().is_up(), "the broker is away"),
-            (!self.shared.is_stopping(), "it is stopping"),
+            (!self.shared.store_answers.load(Ordering::Relaxed)).then_some("the store is away"),
+            self.shared.broker.health().borrow().outage(),
+            self.shared.is_stopping().then_some("it is stopping"),
         ];
-        parts.into_iter().filter(|(there, _)| !there).map(|(_, text)| text).collect()
+        parts.into_iter().flatten().collect()
     }
 
     /// An operation on whoever has a name.

@@ -27,7 +27,12 @@ pub const fn delivers_twice() -> bool {
 }
 
 #[cfg(feature = "crash")]
+pub(crate) use armed::speaks_later;
+#[cfg(feature = "crash")]
 pub use armed::{PLACES, around, at, delivers_twice};
+
+#[cfg(feature = "crash")]
+pub(crate) mod later;
 
 #[cfg(feature = "crash")]
 mod armed {
@@ -41,7 +46,7 @@ mod armed {
     };
 
     /// Every place there is, each of which has a point `<place>.before` and one `<place>.after`. A test compares it with the code.
-    pub const PLACES: [&str; 38] = [
+    pub const PLACES: [&str; 43] = [
         "commit.turn",
         "commit.session_open",
         "commit.session_heard",
@@ -61,6 +66,11 @@ mod armed {
         "commit.bulk_begin",
         "commit.bulk_advance",
         "commit.bulk_stop",
+        "commit.breaches",
+        "commit.present",
+        "commit.access_token_made",
+        "commit.access_token_revoked",
+        "commit.access_token_used",
         "publish.turn",
         "publish.entries",
         "publish.reply",
@@ -86,6 +96,8 @@ mod armed {
     const POINT: &str = "EVERSTEP_CRASH_POINT";
     /// Set to anything, every message is delivered twice.
     const TWICE: &str = "EVERSTEP_DELIVER_TWICE";
+    /// Set to anything, this process writes what a later version may write.
+    const LATER: &str = "EVERSTEP_SPEAKS_LATER";
     /// An ack is on its way once it is handed over; it has left after this long.
     const ACK_LEAVES: Duration = Duration::from_millis(30);
 
@@ -98,6 +110,7 @@ mod armed {
 
     static ARMED: OnceLock<Option<Armed>> = OnceLock::new();
     static DOUBLED: OnceLock<bool> = OnceLock::new();
+    static IS_LATER: OnceLock<bool> = OnceLock::new();
 
     fn armed() -> Option<&'static Armed> {
         ARMED.get_or_init(|| std::env::var(POINT).ok().map(|point| read(&point))).as_ref()
@@ -153,5 +166,10 @@ mod armed {
     #[must_use]
     pub fn delivers_twice() -> bool {
         *DOUBLED.get_or_init(|| std::env::var_os(TWICE).is_some())
+    }
+
+    /// Whether this process writes what a later version may write.
+    pub(crate) fn speaks_later() -> bool {
+        *IS_LATER.get_or_init(|| std::env::var_os(LATER).is_some())
     }
 }

@@ -18,6 +18,10 @@ pub struct Unreadable {
 pub fn encode<T: Serialize>(envelope: &T) -> Bytes {
     let mut bytes = Vec::with_capacity(256);
     rmp_serde::encode::write_named(&mut bytes, envelope).expect("an envelope of our own always encodes");
+    #[cfg(feature = "crash")]
+    if crate::crash::speaks_later() {
+        bytes = crate::crash::later::written(&bytes);
+    }
     Bytes::from(bytes)
 }
 

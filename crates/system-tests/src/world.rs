@@ -6,16 +6,20 @@ mod parts;
 mod setup;
 mod sight;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use everstep_broker::{Broker, MemoryBroker};
+use everstep_broker::{AmqpSettings, Broker, MemoryBroker};
 use everstep_coordinator::Handle;
 use everstep_engine::start::NameKey;
 use everstep_protocol::{InstanceId, Namespace, WorkflowName};
 use everstep_store::Store;
-use everstep_testbed::Installation;
+use everstep_testbed::{Installation, OwnRabbit};
 
-use crate::{ends::Ends, node::Node, proxy::Proxy};
+use crate::{
+    ends::Ends,
+    node::Node,
+    proxy::{self, Proxy},
+};
 
 /// Settings of a coordinator.
 pub type CoordinatorSettings = everstep_coordinator::Settings;
@@ -38,12 +42,18 @@ pub struct Setup {
     coordinators: usize,
     coordinator: CoordinatorSettings,
     worker: WorkerSettings,
+    /// So many nodes of a broker of its own; none is the one that all share.
+    nodes: usize,
+    /// The kind that queues of that broker are of if they name none.
+    default_queue_type: Option<&'static str>,
+    /// See [`AmqpSettings::blocked_max`].
+    blocked_max: Duration,
 }
 
 #[derive(Debug)]
 enum Site {
     Embedded { dir: tempfile::TempDir, hub: MemoryBroker },
-    Fleet { installation: Installation },
+    Fleet { installation: Installation, nodes: Vec<OwnRabbit> },
 }
 
 #[derive(Debug)]
@@ -68,6 +78,8 @@ pub struct World {
     observer: Option<Arc<dyn Store>>,
     producer: Arc<dyn Broker>,
     ends: Ends,
+    /// The producer's way to a broker of its own.
+    _producer_way: Option<Proxy>,
     /// Last, so that nothing uses it when it is removed.
     site: Site,
 }
@@ -79,6 +91,20 @@ pub fn name(workflow: &str, id: &str) -> NameKey {
         workflow: WorkflowName::new(workflow).expect("a valid name"),
         id: InstanceId::new(id).expect("a valid id"),
     }
+}
+
+impl Setup {
+    fn amqp(&self, url: String, name: &str) -> AmqpSettings {
+        AmqpSettings { blocked_max: self.blocked_max, ..AmqpSettings::new(url, name) }
+    }
+}
+
+/// A way to the broker of a fleet, whichever nodes it has.
+async fn way_to(installation: &Installation, nodes: &[OwnRabbit]) -> Proxy {
+    if nodes.is_empty() {
+        return Proxy::start(proxy::target(&installation.amqp)).await;
+    }
+    Proxy::start_before(nodes.iter().map(|node| proxy::target(&node.url())).collect()).await
 }
 
 fn text(error: impl std::fmt::Display) -> String {

@@ -12,7 +12,8 @@ use anyhow::{Context as _, Result, bail};
 pub struct Installation {
     name: String,
     server: String,
-    rabbitmqctl: String,
+    /// None: the broker is somebody's own, vhost and all.
+    rabbitmqctl: Option<String>,
     /// URL of the database.
     pub postgres: String,
     /// URL of the vhost.
@@ -32,11 +33,19 @@ impl Installation {
             amqp: with_path(&broker, &name),
             name,
             server,
-            rabbitmqctl,
+            rabbitmqctl: Some(rabbitmqctl),
         };
         let user = user_of(&broker).context("the broker's URL names no user")?;
         installation.define(user)?;
         Ok(installation)
+    }
+
+    /// A fresh database beside a broker of somebody's own.
+    pub fn beside(prefix: &str, broker: String) -> Result<Self> {
+        let server = variable("EVERSTEP_TEST_POSTGRES_URL")?;
+        let name = format!("{prefix}_{}", uuid::Uuid::now_v7().simple());
+        psql(&server, &format!("CREATE DATABASE {name}"))?;
+        Ok(Self { postgres: with_path(&server, &name), amqp: broker, name, server, rabbitmqctl: None })
     }
 
     /// The vhost's and the database's name.
@@ -47,17 +56,28 @@ impl Installation {
 
     /// Runs the broker's own command and returns what it prints.
     pub fn ctl(&self, arguments: &[&str]) -> Result<String> {
-        run(Command::new(&self.rabbitmqctl).arg("-q").args(arguments))
+        run(Command::new(self.rabbitmqctl()?).arg("-q").args(arguments))
+    }
+
+    fn rabbitmqctl(&self) -> Result<&str> {
+        self.rabbitmqctl.as_deref().context("the broker is somebody's own, and is asked by its owner")
     }
 
     /// Makes the vhost and lets the user in. Each run of the broker's command takes half a second of CPU, so one does both.
     fn define(&self, user: &str) -> Result<()> {
         let (vhost, all) = (&self.name, ".*");
+        // Older brokers read the one, newer ones the other.
+        let vhost_definition = match default_queue_type() {
+            Some(kind) => serde_json::json!({
+                "name": vhost, "default_queue_type": kind, "metadata": { "default_queue_type": kind },
+            }),
+            None => serde_json::json!({ "name": vhost }),
+        };
         let definitions = serde_json::json!({
-            "vhosts": [{ "name": vhost }],
+            "vhosts": [vhost_definition],
             "permissions": [{ "user": user, "vhost": vhost, "configure": all, "write": all, "read": all }],
         });
-        let mut command = Command::new(&self.rabbitmqctl);
+        let mut command = Command::new(self.rabbitmqctl()?);
         let mut child = command
             .args(["-q", "import_definitions"])
             .stdin(Stdio::piped())
@@ -141,7 +161,9 @@ impl Drop for RestoredDatabase {
 impl Drop for Installation {
     fn drop(&mut self) {
         // Best effort: the next run has names of its own.
-        drop(self.ctl(&["delete_vhost", &self.name]));
+        if self.rabbitmqctl.is_some() {
+            drop(self.ctl(&["delete_vhost", &self.name]));
+        }
         drop(psql(&self.server, &format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name)));
     }
 }
@@ -151,6 +173,12 @@ fn variable(name: &str) -> Result<String> {
     std::env::var(name).with_context(|| {
         format!("{name} is not set: run `make services-up` and `eval \"$(scripts/services.sh env)\"`")
     })
+}
+
+/// The kind that queues which name none are of in a fresh vhost, unless it is the broker's own default.
+#[allow(clippy::disallowed_methods, reason = "beside where the test servers are")]
+fn default_queue_type() -> Option<String> {
+    std::env::var("EVERSTEP_TEST_QUEUE_TYPE").ok().filter(|kind| !kind.is_empty())
 }
 
 pub(crate) fn psql(url: &str, statement: &str) -> Result<String> {

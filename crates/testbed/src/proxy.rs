@@ -17,6 +17,8 @@ pub enum Way {
     Open,
     /// Nothing passes, nothing breaks.
     Frozen,
+    /// What is asked passes, no answer does, nothing breaks.
+    Unanswered,
     /// Everything breaks.
     Cut,
 }
@@ -33,10 +35,15 @@ pub struct Proxy {
 impl Proxy {
     /// Listens on a port of its own and passes on to `host:port`.
     pub async fn start(target: String) -> Self {
+        Self::start_before(vec![target]).await
+    }
+
+    /// The same before several servers, as a load balancer stands: each connection goes to the next one that takes it.
+    pub async fn start_before(targets: Vec<String>) -> Self {
         let socket = TcpListener::bind("127.0.0.1:0").await.expect("a local port is free");
         let port = socket.local_addr().expect("it is bound").port();
         let way = Arc::new(watch::Sender::new((Way::Open, 0)));
-        let listener = tokio::spawn(listen(socket, target, Arc::clone(&way)));
+        let listener = tokio::spawn(listen(socket, targets, Arc::clone(&way)));
         Self { way, port, listener }
     }
 
@@ -69,36 +76,48 @@ pub fn target(url: &str) -> String {
     rest.split('/').next().unwrap_or(rest).to_owned()
 }
 
-async fn listen(socket: TcpListener, target: String, way: Arc<watch::Sender<(Way, u32)>>) {
+async fn listen(socket: TcpListener, mut targets: Vec<String>, way: Arc<watch::Sender<(Way, u32)>>) {
     while let Ok((near, _)) = socket.accept().await {
         if way.borrow().0 == Way::Cut {
             continue;
         }
-        tokio::spawn(pass(near, target.clone(), way.subscribe()));
+        tokio::spawn(pass(near, targets.clone(), way.subscribe()));
+        targets.rotate_left(1);
     }
 }
 
-async fn pass(near: TcpStream, target: String, way: watch::Receiver<(Way, u32)>) {
-    let Ok(far) = TcpStream::connect(target).await else { return };
+async fn pass(near: TcpStream, targets: Vec<String>, way: watch::Receiver<(Way, u32)>) {
+    let Some(far) = taken(targets).await else { return };
     drop((near.set_nodelay(true), far.set_nodelay(true)));
     let ((near_in, near_out), (far_in, far_out)) = (near.into_split(), far.into_split());
     let (mut cut, cuts) = (way.clone(), way.borrow().1);
     tokio::select! {
-        () = copy(near_in, far_out, way.clone()) => {}
-        () = copy(far_in, near_out, way) => {}
+        () = copy(near_in, far_out, way.clone(), &[Way::Frozen]) => {}
+        () = copy(far_in, near_out, way, &[Way::Frozen, Way::Unanswered]) => {}
         _ = cut.wait_for(|(_, now)| *now != cuts) => {}
     }
+}
+
+/// The first that takes a connection.
+async fn taken(targets: Vec<String>) -> Option<TcpStream> {
+    for target in targets {
+        if let Ok(far) = TcpStream::connect(target).await {
+            return Some(far);
+        }
+    }
+    None
 }
 
 async fn copy(
     mut from: tcp::OwnedReadHalf,
     mut to: tcp::OwnedWriteHalf,
     mut way: watch::Receiver<(Way, u32)>,
+    waits: &[Way],
 ) {
     let mut buffer = vec![0; 64 * 1024];
     loop {
         let Ok(count @ 1..) = from.read(&mut buffer).await else { return };
-        if way.wait_for(|(way, _)| *way != Way::Frozen).await.is_err()
+        if way.wait_for(|(way, _)| !waits.contains(way)).await.is_err()
             || to.write_all(&buffer[..count]).await.is_err()
         {
             return;

@@ -94,8 +94,9 @@ impl Probe {
     #[must_use]
     pub fn missing(&self) -> Vec<&'static str> {
         let unanswered = self.phases.is(Phase::Opening) || self.phases.is(Phase::Paused);
+        let outage = self.broker.health().borrow().outage();
         let parts = [
-            (self.broker.health().borrow().is_up(), "the broker is away"),
+            (outage.is_none(), outage.unwrap_or_default()),
             (!unanswered, "no coordinator answers its session"),
             (!self.phases.is(Phase::Stopping), "it is stopping"),
         ];

@@ -213,7 +213,8 @@ async fn open(link: &ConsumeLink, consume: &Consume) -> Result<Open, Error> {
     if let Source::Declared(declaration) = &consume.queue
         && let Err(error) = declare::queue(&channel, declaration, &queue).await?
     {
-        if !is_soft(&error, &AMQPSoftError::ACCESSREFUSED) {
+        let is_there = declare::is_there_in_another_kind(declaration, &error);
+        if !is_there && !is_soft(&error, &AMQPSoftError::ACCESSREFUSED) {
             return Err(classify(&error));
         }
         // No right to configure: the operator has declared it, or the consume below says that it is missing.

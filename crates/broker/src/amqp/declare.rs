@@ -64,6 +64,10 @@ pub(super) async fn apply(connection: &Connection, topology: &[Declaration]) -> 
     let mut channel = open(connection).await?;
     for declaration in topology {
         let Err(error) = declare(&channel, declaration).await? else { continue };
+        if matches!(declaration, Declaration::Queue(queue) if is_there_in_another_kind(queue, &error)) {
+            channel = open(connection).await?;
+            continue;
+        }
         if !is_soft(&error, &AMQPSoftError::ACCESSREFUSED) {
             return Err(classify(&error));
         }
@@ -138,12 +142,22 @@ pub(super) async fn queue(
     Ok(Ok(()))
 }
 
+/// Whether a queue was refused for nothing but its kind, where the kind is its operator's to choose: it serves as it is. So the
+/// default of a vhost may be changed under processes that run, and each queue changes when it is made anew.
+pub(super) fn is_there_in_another_kind(declaration: &QueueDeclaration, error: &lapin::Error) -> bool {
+    declaration.kind == QueueKind::Classic
+        && is_soft(error, &AMQPSoftError::PRECONDITIONFAILED)
+        && error.to_string().contains("'x-queue-type'")
+}
+
 fn arguments(declaration: &QueueDeclaration) -> FieldTable {
     let mut arguments = FieldTable::default();
     let kind = match declaration.kind {
         QueueKind::Quorum => Some("quorum"),
-        QueueKind::Classic => Some("classic"),
-        QueueKind::Exclusive => None,
+        // The vhost's default.
+        QueueKind::Classic => None,
+        // Whatever that is: no other kind can be exclusive.
+        QueueKind::Exclusive => Some("classic"),
     };
     if let Some(kind) = kind {
         arguments.insert("x-queue-type".into(), AMQPValue::LongString(kind.into()));

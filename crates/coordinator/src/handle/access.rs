@@ -1,7 +1,7 @@
 //! Access tokens, as the API asks of them.
 
 use everstep_engine::access::{Asker, Denied, Grant};
-use everstep_protocol::{AccessName, AccessToken, AccessTokenId, Millis, Scope};
+use everstep_protocol::{AccessName, AccessToken, AccessTokenId, Millis, Scope, crash::around};
 use everstep_store::AccessRow;
 
 use super::Handle;
@@ -44,7 +44,8 @@ impl Handle {
         id: AccessTokenId,
         by: &Asker,
     ) -> Result<Option<AccessRow>, Error> {
-        let revoked = self.shared.store.revoke_access_token(within, id, by).await?;
+        let revoking = self.shared.store.revoke_access_token(within, id, by);
+        let revoked = around("commit.access_token_revoked", revoking).await?;
         self.shared.keys.forget(id);
         Ok(revoked)
     }

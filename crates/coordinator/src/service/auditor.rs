@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use everstep_engine::{Answer, Input, What, breach::BreachKind};
-use everstep_protocol::Position;
+use everstep_protocol::{Position, crash::around};
 use everstep_store::{BreachRow, Range, Suspect};
 use tokio::time::Instant;
 
@@ -69,7 +69,9 @@ async fn page(
         }
     }
     // Whatever has become of the records, it is mended, counted and in the log.
-    if let Err(error) = shared.store.keep_breaches(&found).await {
+    if !found.is_empty()
+        && let Err(error) = around("commit.breaches", shared.store.keep_breaches(&found)).await
+    {
         tracing::warn!(%error, breaches = found.len(), "breaches that were mended are not recorded");
     }
     Ok(walked.next)

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use everstep_protocol::Timestamp;
+use everstep_protocol::{Timestamp, crash::around};
 use everstep_store::Present;
 use tokio::time::Instant;
 
@@ -61,7 +61,8 @@ pub(crate) async fn run(shared: Arc<Shared>) -> Result<(), Error> {
 async fn present(shared: &Shared, clock_offset: Option<i64>) -> Option<Timestamp> {
     let version = env!("CARGO_PKG_VERSION").to_owned();
     let present = Present { id: shared.id, version, heard_at: Timestamp(0), clock_offset };
-    tokio::time::timeout(WITHIN, shared.store.present(&present)).await.ok()?.ok()
+    let noting = around("commit.present", shared.store.present(&present));
+    tokio::time::timeout(WITHIN, noting).await.ok()?.ok()
 }
 
 fn broker(shared: &Shared) {

@@ -71,6 +71,20 @@ impl World {
         self.publish_to(topology::EVENT_EXCHANGE, body, properties).await;
     }
 
+    /// Publishes a start message as a producer does that sends it again, with the same id, until it is confirmed.
+    pub async fn publish_until_confirmed(&self, workflow: &str, id: &str) {
+        let body = format!(r#"{{"workflow":"{workflow}","id":"{id}","input":null}}"#);
+        let properties =
+            Properties { persistent: true, message_id: Some(id.to_owned()), ..Properties::default() };
+        let message = Outgoing::to_exchange(topology::START_EXCHANGE, "default", body).with(properties);
+        while !matches!(
+            self.producer.send_confirmed(vec![message.clone()], true).await.as_deref(),
+            Ok([Confirmation::Confirmed])
+        ) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
     async fn publish_to(
         &self,
         exchange: &'static str,
@@ -150,7 +164,7 @@ impl World {
                     queues.iter().filter(|queue| prefixes.iter().any(|prefix| queue.starts_with(prefix)));
                 wanted.map(|queue| hub.purge(queue)).sum()
             }
-            Site::Fleet { installation } => {
+            Site::Fleet { installation, .. } => {
                 let prefixes: Vec<_> = prefixes.iter().map(|prefix| format!("<<\"{prefix}\">>")).collect();
                 let program = format!(
                     "lists:sum([case rabbit_amqqueue:purge(Q) of {{ok, C}} -> C; _ -> 0 end || \
@@ -169,7 +183,7 @@ impl World {
     pub fn queues(&self) -> Vec<String> {
         match &self.site {
             Site::Embedded { hub, .. } => hub.queues(),
-            Site::Fleet { installation } => {
+            Site::Fleet { installation, .. } => {
                 let listed = tokio::task::block_in_place(|| {
                     installation.ctl(&[
                         "list_queues",

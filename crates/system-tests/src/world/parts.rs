@@ -7,7 +7,7 @@ use std::{
 };
 
 use everstep::Registry;
-use everstep_broker::{AmqpBroker, AmqpSettings, Broker};
+use everstep_broker::{AmqpBroker, Broker};
 use everstep_coordinator::{Coordinator, Handle};
 use everstep_protocol::{Namespace, topology};
 use everstep_store::{
@@ -15,14 +15,16 @@ use everstep_store::{
     postgres::{PostgresSettings, PostgresStore},
     sqlite::SqliteStore,
 };
-use everstep_testbed::Installation;
+use everstep_testbed::{Installation, OwnRabbit};
 use everstep_worker::Worker;
 use tokio::sync::oneshot;
 
-use super::{CoordinatorNode, CoordinatorSettings, Kind, Site, WorkerNode, WorkerSettings, World, text};
+use super::{
+    CoordinatorNode, CoordinatorSettings, Kind, Site, WorkerNode, WorkerSettings, World, text, way_to,
+};
 use crate::{
     node::{Node, closing, until},
-    proxy::{self, Proxy, Way},
+    proxy::{Proxy, Way},
     stub::Stub,
 };
 
@@ -48,14 +50,14 @@ impl World {
                 let main = |stopped| async move { run(open(path).await?, broker, stopped, ready).await };
                 (Node::spawn(Some(connection), main), None)
             }
-            Site::Fleet { installation } => {
-                let proxy = Proxy::start(proxy::target(&installation.amqp)).await;
-                let url = proxy.url(&installation.amqp);
+            Site::Fleet { installation, nodes } => {
+                let proxy = way_to(installation, nodes).await;
+                let amqp = self.setup.amqp(proxy.url(&installation.amqp), "coordinator");
                 let settings =
                     PostgresSettings { pool_max: 4, ..PostgresSettings::new(&installation.postgres) };
                 let main = |stopped| async move {
                     let store = Arc::new(PostgresStore::connect(settings).await.map_err(text)?);
-                    let broker = Arc::new(AmqpBroker::connect(AmqpSettings::new(url, "coordinator")));
+                    let broker = Arc::new(AmqpBroker::connect(amqp));
                     run(store, broker, stopped, ready).await
                 };
                 (Node::spawn(None, main), Some(proxy))
@@ -107,12 +109,10 @@ impl World {
                     proxy: None,
                 }
             }
-            Site::Fleet { installation } => {
-                let proxy = Proxy::start(proxy::target(&installation.amqp)).await;
-                let url = proxy.url(&installation.amqp);
-                let main = |stopped| async move {
-                    run(Arc::new(AmqpBroker::connect(AmqpSettings::new(url, "worker"))), stopped).await
-                };
+            Site::Fleet { installation, nodes } => {
+                let proxy = way_to(installation, nodes).await;
+                let amqp = self.setup.amqp(proxy.url(&installation.amqp), "worker");
+                let main = |stopped| async move { run(Arc::new(AmqpBroker::connect(amqp)), stopped).await };
                 WorkerNode { node: Node::spawn(None, main), proxy: Some(proxy) }
             }
         };
@@ -198,7 +198,7 @@ impl World {
     pub fn sql(&self, statement: &str) -> String {
         match &self.site {
             Site::Embedded { .. } => panic!("an embedded system has no server"),
-            Site::Fleet { installation } => {
+            Site::Fleet { installation, .. } => {
                 tokio::task::block_in_place(|| installation.sql(statement)).expect("the statement is valid")
             }
         }
@@ -208,7 +208,7 @@ impl World {
     pub fn urls(&self) -> (&str, &str) {
         match &self.site {
             Site::Embedded { .. } => panic!("an embedded system has no server"),
-            Site::Fleet { installation } => (&installation.postgres, &installation.amqp),
+            Site::Fleet { installation, .. } => (&installation.postgres, &installation.amqp),
         }
     }
 
@@ -216,7 +216,15 @@ impl World {
     pub fn installation(&self) -> &Installation {
         match &self.site {
             Site::Embedded { .. } => panic!("an embedded system has no server"),
-            Site::Fleet { installation } => installation,
+            Site::Fleet { installation, .. } => installation,
+        }
+    }
+
+    /// The nodes of a broker of its own.
+    pub fn nodes(&mut self) -> &mut Vec<OwnRabbit> {
+        match &mut self.site {
+            Site::Embedded { .. } => panic!("an embedded system has no server"),
+            Site::Fleet { nodes, .. } => nodes,
         }
     }
 
@@ -224,7 +232,7 @@ impl World {
     pub fn database(&self) -> &str {
         match &self.site {
             Site::Embedded { .. } => panic!("an embedded system has no server"),
-            Site::Fleet { installation } => installation.name(),
+            Site::Fleet { installation, .. } => installation.name(),
         }
     }
 
@@ -254,7 +262,7 @@ fn set_way(proxy: Option<&Proxy>, node: &Node, way: Way) {
     match (proxy, way) {
         (Some(proxy), way) => proxy.set(way),
         (None, Way::Open) => node.memory().restore(),
-        (None, Way::Cut | Way::Frozen) => node.memory().cut(),
+        (None, Way::Cut | Way::Frozen | Way::Unanswered) => node.memory().cut(),
     }
 }
 

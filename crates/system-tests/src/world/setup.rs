@@ -6,17 +6,17 @@ use std::{
 };
 
 use everstep::Registry;
-use everstep_broker::{AmqpBroker, AmqpSettings, Broker, Health, MemoryBroker};
+use everstep_broker::{AmqpBroker, Broker, Health, MemoryBroker};
 use everstep_protocol::{BuildName, Millis};
 use everstep_store::{
     Store,
     postgres::{self, PostgresSettings, PostgresStore},
 };
-use everstep_testbed::Installation;
+use everstep_testbed::{Installation, OwnRabbit};
 use everstep_worker::OnStuck;
 
-use super::{CoordinatorSettings, Kind, Setup, Site, WorkerSettings, World};
-use crate::{DEADLINE, ends::Ends, within};
+use super::{CoordinatorSettings, Kind, Setup, Site, WorkerSettings, World, way_to};
+use crate::{DEADLINE, ends::Ends, proxy::Proxy, within};
 
 impl Setup {
     /// One coordinator; quick to notice a death, slow enough for a machine that is busy.
@@ -41,6 +41,9 @@ impl Setup {
                 shutdown_grace: Duration::from_secs(2),
                 ..WorkerSettings::default()
             },
+            nodes: 0,
+            default_queue_type: None,
+            blocked_max: Duration::from_secs(30),
         }
     }
 
@@ -67,6 +70,24 @@ impl Setup {
         self
     }
 
+    /// A RabbitMQ of its own with so many nodes, for whoever breaks it. Everybody has a balancer before them.
+    pub fn own_broker(mut self, nodes: usize) -> Self {
+        self.nodes = nodes;
+        self
+    }
+
+    /// Queues of its own broker that name no kind are of this one.
+    pub fn default_queue_type(mut self, kind: &'static str) -> Self {
+        self.default_queue_type = Some(kind);
+        self
+    }
+
+    /// For how long a connection that the broker blocks is kept.
+    pub fn blocked_max(mut self, limit: Duration) -> Self {
+        self.blocked_max = limit;
+        self
+    }
+
     /// The settings of its coordinators, for one that is a process of its own.
     pub fn coordinator_settings(&self) -> CoordinatorSettings {
         self.coordinator.clone()
@@ -79,28 +100,44 @@ impl Setup {
 
     /// Starts it without workers.
     pub async fn start(self) -> World {
-        let (site, producer, observer): (_, Arc<dyn Broker>, Option<Arc<dyn Store>>) = match self.kind {
+        type Parts = (Site, Arc<dyn Broker>, Option<Proxy>, Option<Arc<dyn Store>>);
+        let (site, producer, producer_way, observer): Parts = match self.kind {
             Kind::Embedded => {
                 let hub = MemoryBroker::new();
                 let producer = Arc::new(hub.connection());
-                (Site::Embedded { dir: tempfile::tempdir().expect("a directory"), hub }, producer, None)
+                let dir = tempfile::tempdir().expect("a directory");
+                (Site::Embedded { dir, hub }, producer, None, None)
             }
             Kind::Fleet => {
-                let made = tokio::task::spawn_blocking(|| Installation::fresh("st"));
-                let installation = made.await.expect("no panic").expect("the servers run: make services-up");
+                let (count, kind) = (self.nodes, self.default_queue_type);
+                let made = tokio::task::spawn_blocking(move || servers(count, kind));
+                let (installation, nodes) =
+                    made.await.expect("no panic").expect("the servers run: make services-up");
                 postgres::migrate(&installation.postgres).await.expect("a fresh database can be migrated");
                 let settings =
                     PostgresSettings { pool_max: 2, ..PostgresSettings::new(&installation.postgres) };
                 let observer = PostgresStore::connect(settings).await.expect("it is migrated");
-                let producer = AmqpBroker::connect(AmqpSettings::new(installation.amqp.clone(), "test"));
+                let way = if nodes.is_empty() { None } else { Some(way_to(&installation, &nodes).await) };
+                let url =
+                    way.as_ref().map_or_else(|| installation.amqp.clone(), |way| way.url(&installation.amqp));
+                let producer = AmqpBroker::connect(self.amqp(url, "test"));
                 up(&producer).await;
-                (Site::Fleet { installation }, Arc::new(producer), Some(Arc::new(observer)))
+                (Site::Fleet { installation, nodes }, Arc::new(producer), way, Some(Arc::new(observer)))
             }
         };
         let ends = Ends::listen(Arc::clone(&producer)).await;
         let (coordinators, workers) = (Vec::new(), Vec::new());
         let count = self.coordinators;
-        let mut world = World { setup: self, coordinators, workers, observer, producer, ends, site };
+        let mut world = World {
+            setup: self,
+            coordinators,
+            workers,
+            observer,
+            producer,
+            ends,
+            _producer_way: producer_way,
+            site,
+        };
         for _ in 0..count {
             world.add_coordinator().await;
         }
@@ -113,6 +150,18 @@ impl Setup {
         world.add_worker(registry).await;
         world
     }
+}
+
+/// A fresh database, and a vhost on the broker that all share or a broker of so many nodes.
+fn servers(nodes: usize, kind: Option<&str>) -> anyhow::Result<(Installation, Vec<OwnRabbit>)> {
+    if nodes == 0 {
+        return Ok((Installation::fresh("st")?, Vec::new()));
+    }
+    let nodes = OwnRabbit::cluster(nodes)?;
+    if let Some(kind) = kind {
+        nodes[0].renew_vhost(kind)?;
+    }
+    Ok((Installation::beside("st", nodes[0].url())?, nodes))
 }
 
 async fn up(broker: &AmqpBroker) {

@@ -1,6 +1,7 @@
 //! The crash matrix: a coordinator or a worker, each a process of its own, dies on either side of each commit, publish and ack, one row
 //! for each point; another one goes on. Nothing that was accepted is lost, no effect comes under two keys, nothing that was recorded is
-//! run again, and the journals are sound. And one row in which every message is delivered twice.
+//! run again, and the journals are sound. And one row in which every message is delivered twice, and one in which a later version, which
+//! writes fields that this one does not know, works beside it.
 //!
 //! What it does not prove: crashes at other places, of which the simulator makes every one; what the machine forgets that loses its power
 //! (`make chaos`). Needs the feature `crash`: `make crash-matrix`.
@@ -48,6 +49,11 @@ rows! {
     coordinator crash_matrix_commit_bulk_begin "commit.bulk_begin";
     coordinator crash_matrix_commit_bulk_advance "commit.bulk_advance";
     coordinator crash_matrix_commit_bulk_stop "commit.bulk_stop";
+    auditor crash_matrix_commit_breaches "commit.breaches";
+    coordinator crash_matrix_commit_present "commit.present";
+    coordinator crash_matrix_commit_access_token_made "commit.access_token_made";
+    coordinator crash_matrix_commit_access_token_revoked "commit.access_token_revoked";
+    coordinator crash_matrix_commit_access_token_used "commit.access_token_used";
     coordinator crash_matrix_publish_turn "publish.turn";
     coordinator crash_matrix_publish_entries "publish.entries";
     coordinator crash_matrix_publish_reply "publish.reply";
@@ -105,6 +111,11 @@ mod crash_matrix_in_mid_work {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn crash_matrix_every_message_is_delivered_twice() {
     scene::twice().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn w25_a_later_version_beside_this_one() {
+    scene::side_by_side().await;
 }
 
 #[test]

@@ -24,6 +24,9 @@ const DIES_WITHIN: Duration = Duration::from_secs(15);
 /// Nobody has this queue, which does no harm.
 const REPLY_TO: &str = "replies.of.nobody";
 
+/// How many wait for a worker, but for those that the victim's schedule starts.
+const READY: &str =
+    "SELECT count(*) FROM ready r JOIN instance i ON i.id = r.instance WHERE i.workflow IN ('mix', 'large')";
 /// How many sleep, and wake before it is noticed that their worker is dead.
 const ASLEEP: &str = "SELECT count(*) FROM wait WHERE kind = 1 \
     AND due_at BETWEEN everstep_clock() + 100000 AND everstep_clock() + 450000";
@@ -36,6 +39,8 @@ struct Scene {
     is_coordinator: bool,
     started: Vec<(&'static str, String)>,
     point: String,
+    /// What the victim said before it died.
+    said: Vec<String>,
 }
 
 fn node(arguments: &[&str], variables: &[(&str, &str)]) -> Process {
@@ -55,6 +60,7 @@ impl Scene {
             is_coordinator: coordinators == 0,
             started: Vec::new(),
             point: point.to_owned(),
+            said: Vec::new(),
         }
     }
 
@@ -81,6 +87,10 @@ impl Scene {
         let Some(victim) = &mut self.victim else { return true };
         let Ok(status) = victim.wait(Duration::ZERO) else { return false };
         assert_eq!(status.signal(), Some(ABORTED), "it ended, but not at {}: {status}", self.point);
+        // What it wrote is still in the pipe.
+        while let Ok(line) = victim.line() {
+            self.said.push(line);
+        }
         self.victim = None;
         if self.is_coordinator {
             self.world.add_coordinator().await;
@@ -154,10 +164,10 @@ impl Scene {
     }
 
     /// Waits for the death, and sees that somebody goes on.
-    async fn death(&mut self) {
+    async fn death(&mut self, within: Duration) {
         let began = Instant::now();
         while !self.replace().await {
-            assert!(began.elapsed() < DIES_WITHIN, "nobody came to {}", self.point);
+            assert!(began.elapsed() < within, "nobody came to {}", self.point);
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
@@ -201,6 +211,22 @@ impl Scene {
         .await;
         for (what, sql) in UNSOUND {
             assert_eq!(self.world.sql(sql), "0", "{what}");
+        }
+        self.check_access_tokens();
+    }
+
+    /// What was acknowledged to be made is there, and what was acknowledged to be revoked is.
+    fn check_access_tokens(&self) {
+        for line in &self.said {
+            let (what, id) = line.split_once(' ').expect("a word and what it is about");
+            let wanted = match what {
+                "made" => format!("SELECT count(*) FROM access_token WHERE id = '{id}'"),
+                "revoked" => {
+                    format!("SELECT count(*) FROM access_token WHERE id = '{id}' AND revoked_at IS NOT NULL")
+                }
+                _ => continue,
+            };
+            assert_eq!(self.world.sql(&wanted), "1", "{line}, and after {} it is not so", self.point);
         }
     }
 
@@ -246,10 +272,35 @@ pub(crate) async fn coordinator(point: &str) {
     if point.starts_with("commit.duties_released") {
         scene.tell_to_stop();
     }
-    scene.death().await;
+    scene.death(DIES_WITHIN).await;
     scene.check().await;
     let rejected = scene.world.sql("SELECT count(*) FROM rejected");
     assert_eq!(rejected, "1", "a message that cannot be taken has one record");
+}
+
+/// A coordinator dies at this point, which it comes to when it has found an instance that nothing would move.
+pub(crate) async fn auditor(point: &str) {
+    let mut scene = Scene::new(point, 0).await;
+    scene.arm(&[]);
+    scene.has_queue(topology::start_queue(&Namespace::default())).await;
+    scene.start_some("mix", 0, 3).await;
+    scene.start_some("large", 0, 1).await;
+    scene.until("all wait for a worker", async |world| world.sql(READY) == "4").await;
+    scene.world.sql("DELETE FROM ready WHERE instance = (SELECT id FROM instance WHERE name = 'mix-1')");
+    scene.death(DEADLINE).await;
+    // The record is made after the mending, which is never done twice.
+    let records = scene.world.sql("SELECT count(*) FROM breach WHERE kind = 'idle' AND name = 'mix-1'");
+    assert_eq!(
+        records,
+        if point == "commit.breaches.after" { "1" } else { "0" },
+        "records of what was mended"
+    );
+    assert_eq!(scene.world.sql(READY), "4", "it is mended, whatever has become of the record");
+    scene.add_worker().await;
+    scene.tell_all().await;
+    scene.check().await;
+    let breaches = scene.world.sql("SELECT count(*) FROM breach");
+    assert_eq!(breaches, records, "nothing was broken by the death");
 }
 
 /// A worker dies at this point.
@@ -269,7 +320,7 @@ pub(crate) async fn worker(point: &str) {
         scene.until("it works", async |_| lines(&ledger).len() > 3).await;
         scene.tell_to_stop();
     }
-    scene.death().await;
+    scene.death(DIES_WITHIN).await;
     scene.start_some("mix", 5, 7).await;
     scene.tell_all().await;
     scene.check().await;
@@ -302,7 +353,9 @@ pub(crate) async fn twice() {
     for process in [&mut worker, &mut coordinator] {
         process.signal("TERM").expect("it is there");
     }
-    let received: f64 = coordinator.line().expect("it says so").parse().expect("a number");
+    let received = std::iter::from_fn(|| coordinator.line().ok())
+        .find_map(|line| line.strip_prefix("received ")?.parse::<f64>().ok())
+        .expect("it says so");
     assert!(received >= 2.0 * all.len() as f64, "each start comes twice, not {received} in all");
     assert!(worker.wait(DEADLINE).expect("it ends").success());
     assert!(coordinator.wait(DEADLINE).expect("it ends").success());
@@ -312,6 +365,37 @@ pub(crate) async fn twice() {
     assert_eq!(lines.len(), wanted, "{lines:?}");
     scene.world.add_coordinator().await;
     scene.add_worker().await;
+    scene.check().await;
+}
+
+/// Nobody dies; half of the coordinators and workers write what a later version may write. Then the later ones are stopped, as when an
+/// upgrade is taken back.
+pub(crate) async fn side_by_side() {
+    let mut scene = Scene::new("none", 1).await;
+    let (postgres, amqp) = scene.world.urls();
+    let later = [("EVERSTEP_SPEAKS_LATER", "1")];
+    let mut coordinator = node(&["coordinator", postgres, amqp], &later);
+    let ledger = scene.ledger();
+    let mut worker = node(&["worker", amqp, ledger.to_str().expect("a path of ours")], &later);
+    scene.add_worker().await;
+    let sessions = "SELECT count(*) FROM session WHERE ended_at IS NULL";
+    scene.world.eventually("both workers are there", async || scene.world.sql(sessions) == "2").await;
+    let here = "SELECT count(*) FROM coordinator";
+    scene.world.eventually("both coordinators are there", async || scene.world.sql(here) == "2").await;
+    scene.start_some("mix", 0, 12).await;
+    scene.start_some("large", 0, 3).await;
+    scene.tell_all().await;
+    let wrote = "SELECT count(*) FROM journal WHERE position('added_later'::bytea IN entry) > 0";
+    scene
+        .world
+        .eventually("the later one has written into journals", async || scene.world.sql(wrote) != "0")
+        .await;
+    for process in [&mut worker, &mut coordinator] {
+        process.signal("TERM").expect("it is there");
+        assert!(process.wait(DEADLINE).expect("it ends").success());
+    }
+    scene.start_some("mix", 12, 16).await;
+    scene.tell_all().await;
     scene.check().await;
 }
 

@@ -25,5 +25,7 @@ mod schedules;
 mod shown;
 mod steps;
 mod storms;
+mod strangers;
 mod time;
+mod topology;
 mod webhooks;

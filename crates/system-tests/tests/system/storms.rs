@@ -16,7 +16,7 @@ use tokio::sync::Semaphore;
 const STEPS: u32 = 4;
 
 /// Steps that take a moment, each leaving a line in the log; a short sleep and a parallel pair among them.
-fn busy(log: &Log) -> Registry {
+pub(crate) fn busy(log: &Log) -> Registry {
     busy_behind(log, &Arc::new(Semaphore::new(Semaphore::MAX_PERMITS)))
 }
 
@@ -51,14 +51,14 @@ fn busy_behind(log: &Log, gate: &Arc<Semaphore>) -> Registry {
     })
 }
 
-async fn load(world: &World, count: usize) {
+pub(crate) async fn load(world: &World, count: usize) {
     let starts =
         (0..count).map(|number| async move { world.begin("busy", &format!("b-{number}"), &()).await });
     futures::future::join_all(starts).await;
 }
 
 /// Waits for all ends and checks each instance's journal against what its steps did.
-async fn check(world: &World, log: &Log, count: usize) {
+pub(crate) async fn check(world: &World, log: &Log, count: usize) {
     let limit = Duration::from_secs(150);
     if tokio::time::timeout(limit, world.ends().count(count)).await.is_err() {
         let ended: Vec<_> = world.ends().all().into_iter().map(|end| end.id).collect();

@@ -23,8 +23,10 @@ pub struct OwnRabbit {
     ports: Ports,
     scheme: &'static str,
     process: Option<Process>,
-    /// Ends last: it is asked where the node is.
-    _epmd: Process,
+    /// What the nodes of one cluster know each other by.
+    cookie: String,
+    /// Ends last: it is asked where the node is. Of a cluster's nodes the first one has it.
+    _epmd: Option<Process>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -37,28 +39,55 @@ struct Ports {
 impl OwnRabbit {
     /// Makes one and starts it.
     pub fn start() -> Result<Self> {
-        Self::start_with(None)
+        Self::first(None)
     }
 
     /// Makes one that shows this certificate, and takes no connection without TLS; and starts it.
     pub fn start_encrypted(shown: &Signed) -> Result<Self> {
-        Self::start_with(Some(shown))
+        Self::first(Some(shown))
     }
 
-    fn start_with(shown: Option<&Signed>) -> Result<Self> {
+    /// A cluster of so many nodes, each with everything of its own. The first one ends last.
+    pub fn cluster(count: usize) -> Result<Vec<Self>> {
+        let mut nodes = vec![Self::start()?];
+        while nodes.len() < count {
+            let node = Self::node(nodes[0].ports.epmd, nodes[0].cookie.clone(), None, None)?;
+            let first = nodes[0].name();
+            for arguments in [&["stop_app"][..], &["join_cluster", &first], &["start_app"]] {
+                node.ctl(arguments)?;
+            }
+            nodes.push(node);
+        }
+        nodes.reverse();
+        Ok(nodes)
+    }
+
+    fn first(shown: Option<&Signed>) -> Result<Self> {
+        let user = User::of("rabbitmq")?;
+        let port = free_port()?;
+        let mut epmd = user.command(&found("epmd", &[])?);
+        epmd.args(["-port", &port.to_string(), "-address", "127.0.0.1"]);
+        let epmd = Process::spawn("epmd", &mut epmd)?;
+        Self::node(port, uuid::Uuid::now_v7().simple().to_string(), Some(epmd), shown)
+    }
+
+    fn node(epmd: u16, cookie: String, process: Option<Process>, shown: Option<&Signed>) -> Result<Self> {
         let server = found("rabbitmq-server", &[PathBuf::from("/usr/lib/rabbitmq/bin")])?;
         let programs = server.parent().unwrap_or(Path::new("/")).to_owned();
         let user = User::of("rabbitmq")?;
         let place = place()?;
-        let ports = Ports { amqp: free_port()?, dist: free_port()?, epmd: free_port()? };
-        let mut epmd = user.command(&found("epmd", &[])?);
-        epmd.args(["-port", &ports.epmd.to_string(), "-address", "127.0.0.1"]);
-        let epmd = Process::spawn("epmd", &mut epmd)?;
+        let ports = Ports { amqp: free_port()?, dist: free_port()?, epmd };
         let scheme = if shown.is_some() { "amqps" } else { "amqp" };
-        let mut own = Self { place, programs, user, ports, scheme, process: None, _epmd: epmd };
+        let mut own = Self { place, programs, user, ports, scheme, process: None, cookie, _epmd: process };
         own.configure(shown)?;
         own.up()?;
         Ok(own)
+    }
+
+    /// What the node is called.
+    #[must_use]
+    pub fn name(&self) -> String {
+        format!("everstep-own-{}@localhost", self.ports.amqp)
     }
 
     /// Where it listens.
@@ -77,6 +106,14 @@ impl OwnRabbit {
     #[must_use]
     pub fn vhost(&self) -> &str {
         NAME
+    }
+
+    /// Makes its vhost anew, where a queue that names no kind is of this one.
+    pub fn renew_vhost(&self, default_queue_type: &str) -> Result<()> {
+        self.ctl(&["delete_vhost", NAME])?;
+        self.ctl(&["add_vhost", NAME, "--default-queue-type", default_queue_type])?;
+        self.ctl(&["set_permissions", "-p", NAME, NAME, ".*", ".*", ".*"])?;
+        Ok(())
     }
 
     /// Runs the broker's own command and returns what it prints.
@@ -172,7 +209,7 @@ impl OwnRabbit {
         self.user.write(&data.join("rabbitmq-env.conf"), "")?;
         self.user.write(&data.join("advanced.config"), "[].")?;
         let cookie = data.join(".erlang.cookie");
-        self.user.write(&cookie, &uuid::Uuid::now_v7().simple().to_string())?;
+        self.user.write(&cookie, &self.cookie)?;
         Ok(())
     }
 
@@ -184,7 +221,7 @@ impl OwnRabbit {
         command
             .env("HOME", data.as_os_str())
             .env("PATH", format!("/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:{}", self.programs.display()))
-            .env("RABBITMQ_NODENAME", format!("everstep-own-{}@localhost", self.ports.amqp))
+            .env("RABBITMQ_NODENAME", self.name())
             .env("RABBITMQ_DIST_PORT", self.ports.dist.to_string())
             .env("RABBITMQ_MNESIA_BASE", path("mnesia"))
             .env("RABBITMQ_LOG_BASE", path("log"))
