@@ -10,7 +10,10 @@
 //! | `events` | events and payloads come in order, each to one call |
 //! | `hooks` | a token has one owner; whoever is told that it owns one does |
 //! | `moves` | every open instance has a reason to move; at rest none is open, and every producer has its answer |
+//! | `schedules` | each due time is started once, in its turn and not before, none while paused, and none is passed over without a reason |
 //! | `sessions` | a session ends only with its process, or where that could not be heard for a cause of its own |
+//! | `silence` | no session ends within a lease after a gap; whoever speaks no more is ended |
+//! | `written` | what is decided can be written |
 //! | `replay` | a journal, fed to the code again, comes to the same end |
 
 mod events;
@@ -18,12 +21,15 @@ mod hooks;
 mod journal;
 mod moves;
 mod replay;
+mod schedules;
 mod sessions;
+mod silence;
 mod starts;
 mod steps;
 #[cfg(test)]
 mod tests;
 mod writer;
+mod written;
 
 use std::{
     collections::BTreeMap,
@@ -37,7 +43,7 @@ use everstep_protocol::{
     journal::{Entry, Fact},
 };
 use everstep_sdk::Registry;
-use everstep_store::InstanceView;
+use everstep_store::{InstanceView, ScheduleChange, ScheduleWrite};
 
 use crate::workload::effects::Counted;
 
@@ -75,14 +81,30 @@ pub(crate) enum Seen<'a> {
     Attempting(&'a Attempting),
     /// A producer was told that its start is accepted.
     Accepted(&'a NameKey),
-    /// All instances, at a moment in between.
+    /// All open instances, at a moment in between.
     Audited(&'a [InstanceView]),
+    /// Time has come to this (the world's, in microseconds, as everywhere here).
+    Passed { at: i64 },
     /// A worker of this build opens a session.
     Opens { session: SessionId, build: &'a BuildName },
-    /// Something kept a process from being heard, or any of them, until then (the world's time, in microseconds).
+    /// Something kept a process from being heard, or any of them, until then.
     Troubled { session: Option<SessionId>, until: i64 },
-    /// Somebody ended a session that had not said goodbye.
-    SessionEnded { session: SessionId, at: i64 },
+    /// The coordinators' own heartbeat was noted.
+    Beat { at: i64 },
+    /// A session was opened, or its heartbeat was noted.
+    Heard { session: SessionId, at: i64 },
+    /// The process of a session has died, or stands still for ever.
+    Gone { session: SessionId, at: i64 },
+    /// A session has said goodbye.
+    Goodbye { session: SessionId },
+    /// Somebody ended a session that had not said goodbye: early, where its inbox could not be reached, or as silent.
+    SessionEnded { session: SessionId, at: i64, early: bool },
+    /// A person has changed a schedule.
+    Changed(&'a ScheduleChange),
+    /// It was written where a schedule stands after a turn.
+    Settled(&'a ScheduleWrite),
+    /// The store refused for good what was decided.
+    Unwritable { reason: &'a str },
 }
 
 /// The end of a run.
@@ -94,7 +116,7 @@ pub(crate) struct Rest<'a> {
     pub(crate) journals: &'a BTreeMap<(InstanceUid, Run), Vec<Entry>>,
     /// The code, to replay journals.
     pub(crate) registry: &'a Registry,
-    /// How many producers still try to get an answer, and bulk operations go on.
+    /// How many producers still try to get an answer, and bulk operations and schedules go on.
     pub(crate) unanswered: usize,
 }
 
@@ -151,7 +173,10 @@ impl Watchers {
             Box::<events::Events>::default(),
             Box::<hooks::Hooks>::default(),
             Box::<moves::Moves>::default(),
+            Box::<schedules::Schedules>::default(),
             Box::<sessions::Sessions>::default(),
+            Box::<silence::Silence>::default(),
+            Box::<written::Written>::default(),
             Box::<replay::Replay>::default(),
         ];
         Self(Arc::new(Mutex::new(Watching { checkers, breach: None, tally: Tally::default() })))
@@ -169,6 +194,13 @@ impl Watchers {
     pub(crate) fn troubled(&self, session: Option<SessionId>, until: i64) {
         if session.is_some() {
             self.see(&Seen::Troubled { session, until });
+        }
+    }
+
+    /// A process speaks no more.
+    pub(crate) fn gone(&self, session: Option<SessionId>, at: i64) {
+        if let Some(session) = session {
+            self.see(&Seen::Gone { session, at });
         }
     }
 

@@ -14,7 +14,7 @@ use everstep_protocol::Timestamp;
 use tokio::time::Instant;
 
 /// When every run begins, for the store: in 2027.
-const BEGAN: i64 = 1_800_000_000_000_000;
+pub(crate) const BEGAN: i64 = 1_800_000_000_000_000;
 
 /// The world's clock, in microseconds since the run began.
 #[derive(Clone, Debug)]

@@ -13,6 +13,7 @@ use crate::{
         BUILDS, build,
         outside::{By, Planned},
         program::{self, Pace, Program, Shape},
+        schedules::{self, PlannedSchedule},
     },
 };
 
@@ -27,6 +28,7 @@ pub(crate) struct Scene {
     pub(crate) coordinator: CoordinatorSettings,
     pub(crate) worker: WorkerSettings,
     pub(crate) planned: Vec<Planned>,
+    pub(crate) schedules: Vec<PlannedSchedule>,
     pub(crate) pace: Pace,
     /// The longest turn of a process while much goes on, in milliseconds: the shorter, the finer all of them mix, and the longer,
     /// the fuller batches get.
@@ -58,6 +60,7 @@ impl Scene {
             coordinator: coordinator(draws),
             worker: worker(draws),
             planned: planned(seed, draws, (instances, pace, workers), calm_at, &rates),
+            schedules: schedules(seed, (instances, pace), calm_at),
             pace,
             grain: *draws.pick(&[5, 10, 20, 40]),
             rates,
@@ -120,9 +123,16 @@ fn planned(
             program,
             events: draws.between(0, 4),
             pin: pin(draws, workers),
+            pinned_then: if draws.once_in(12) { pin(draws, workers) } else { None },
         }
     };
     (0..instances).map(one).collect()
+}
+
+fn schedules(seed: u64, (instances, pace): (u64, Pace), calm_at: u64) -> Vec<PlannedSchedule> {
+    let draws = &mut Draws::new(seed, "schedules");
+    let shape = Shape::draw(draws, instances, pace);
+    schedules::plan(draws, shape, calm_at)
 }
 
 /// To a build that a worker has, or none.

@@ -5,6 +5,7 @@ pub(crate) mod interpret;
 pub(crate) mod outside;
 pub(crate) mod person;
 pub(crate) mod program;
+pub(crate) mod schedules;
 
 use everstep_engine::start::NameKey;
 use everstep_protocol::{BuildName, InstanceId, Namespace, WorkflowName};

@@ -13,8 +13,10 @@ use std::{
 };
 
 use everstep_broker::MemoryBroker;
-use everstep_protocol::{InstanceUid, Position, Run, journal::Entry};
-use everstep_store::{Bulks, Cursor, Filter, InstanceView, Instances, Range, Views, sqlite::SqliteStore};
+use everstep_protocol::{InstanceUid, Namespace, Position, Run, journal::Entry};
+use everstep_store::{
+    Bulks, Cursor, Filter, InstanceView, Instances, Range, Schedules, Views, sqlite::SqliteStore,
+};
 use futures::FutureExt;
 
 use crate::{
@@ -166,6 +168,7 @@ impl World {
                 continue;
             }
             audit_at = now + AUDITS_EVERY;
+            self.watchers.see(&Seen::Passed { at: now });
             let is_done = self.audit() == 0 && self.busy() == 0;
             done_at = if is_done { done_at.or(Some(now)) } else { None };
             let is_over = done_at.is_some_and(|since| now >= since + GRACE);
@@ -179,11 +182,14 @@ impl World {
         self.outcome()
     }
 
-    /// How many producers have still something to do, and operations on many instances.
+    /// How many producers have still something to do, and operations on many instances, and schedules.
     fn busy(&self) -> usize {
         let producers = self.outside.as_ref().map_or(1, |outside| outside.busy.load(Ordering::Relaxed));
         let bulks = self.store.running_bulks(10).now_or_never().and_then(Result::ok);
-        producers + bulks.map_or(0, |bulks| bulks.len())
+        let schedules = self.store.schedules(&Namespace::default(), None, 100).now_or_never();
+        let schedules = schedules.and_then(Result::ok).map_or(Vec::new(), |listed| listed.what);
+        let to_come = schedules.iter().filter(|row| row.wake_at.is_some()).count();
+        producers + bulks.map_or(0, |bulks| bulks.len()) + to_come
     }
 
     /// One turn for everybody.
@@ -257,6 +263,7 @@ impl World {
         }
         if let Some(process) = node.process.take() {
             self.watchers.troubled(process.life.session(), i64::MAX);
+            self.watchers.gone(process.life.session(), now);
             process.bury();
             self.kills += 1;
         }

@@ -187,9 +187,13 @@ pub trait Sessions: Send + Sync + std::fmt::Debug + 'static {
     /// Those of these live sessions that were heard after this moment.
     async fn heard_since(&self, sessions: &[SessionId], since: Timestamp) -> Result<Vec<SessionId>, Error>;
 
-    /// Ends a session whose inbox cannot be reached, for good, if this is still its inbox: a worker that has come back meanwhile has
-    /// another one. False if nothing was ended.
-    async fn end_unreachable(&self, session: SessionId, inbox: &str) -> Result<bool, Error>;
+    /// Ends a session that was found [`silent`](Self::silent), for good, if it still is: it may have been heard since, and whoever looked may
+    /// have stood still. False if nothing was ended.
+    async fn end_silent(&self, session: SessionId, lease: Millis) -> Result<bool, Error>;
+
+    /// Ends a session whose inbox cannot be reached, for good, if this is still its inbox, and it may still end early as
+    /// [`observed`](Self::observed) says: a worker that has come back meanwhile has another one. False if nothing was ended.
+    async fn end_unreachable(&self, session: SessionId, inbox: &str, lease: Millis) -> Result<bool, Error>;
 
     /// Ends a session, for good. `counts` is kept for the leases that are still to be ended.
     async fn end_session(&self, session: SessionId, counts: bool) -> Result<(), Error>;

@@ -158,9 +158,12 @@ async fn silent(shared: &Shared) -> Result<(), crate::Error> {
     if everstep_protocol::planted("silent_for_ever") {
         return Ok(());
     }
-    for session in shared.store.silent(shared.settings.lease).await? {
-        around("commit.session_end", shared.store.end_session(session, true)).await?;
-        ended(shared, session, "silent");
+    let lease = shared.settings.lease;
+    for session in shared.store.silent(lease).await? {
+        // It may have been heard since.
+        if around("commit.session_end", shared.store.end_silent(session, lease)).await? {
+            ended(shared, session, "silent");
+        }
     }
     Ok(())
 }
@@ -197,15 +200,13 @@ async fn gone(shared: &Shared, inboxes: &mut Inboxes) -> Result<(), crate::Error
     if over.is_empty() {
         return Ok(());
     }
-    let observed = if everstep_protocol::planted("ended_unobserved") {
-        over
-    } else {
-        shared.store.observed(&over, shared.settings.lease).await?
-    };
+    let lease =
+        if everstep_protocol::planted("ended_unobserved") { Millis::ZERO } else { shared.settings.lease };
+    let observed = shared.store.observed(&over, lease).await?;
     for open in live.iter().filter(|open| observed.contains(&open.session)) {
         inboxes.since.remove(&open.session);
-        // It may have come back with another inbox since the ping.
-        let ending = shared.store.end_unreachable(open.session, &open.inbox);
+        // It may have come back with another inbox since the ping, and a gap may have come.
+        let ending = shared.store.end_unreachable(open.session, &open.inbox, lease);
         if around("commit.session_end", ending).await? {
             ended(shared, open.session, "unroutable");
         }

@@ -46,8 +46,8 @@ impl Checker for Moves {
     }
 
     fn sees(&mut self, seen: &Seen<'_>) -> Result<(), String> {
-        let Seen::Audited(views) = seen else { return Ok(()) };
-        match views.iter().find(|view| is_open(view) && !has_reason(view)) {
+        let Seen::Audited(open) = seen else { return Ok(()) };
+        match open.iter().find(|view| is_open(view) && !has_reason(view)) {
             Some(view) => Err(format!("nothing will ever move {}", said(view))),
             None => Ok(()),
         }
@@ -56,7 +56,7 @@ impl Checker for Moves {
     fn at_rest(&mut self, rest: &Rest<'_>) -> Result<(), String> {
         if rest.unanswered > 0 {
             return Err(format!(
-                "long after the last fault {} producers or bulk operations are not done",
+                "long after the last fault {} producers, bulk operations or schedules are not done",
                 rest.unanswered
             ));
         }

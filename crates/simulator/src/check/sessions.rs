@@ -49,7 +49,7 @@ impl Checker for Sessions {
                 self.excuse(*session, *until);
                 Ok(())
             }
-            Seen::SessionEnded { session, at } => self.ended(*session, *at),
+            Seen::SessionEnded { session, at, .. } => self.ended(*session, *at),
             _ => Ok(()),
         }
     }

@@ -1,5 +1,7 @@
 //! Each checker is shown a history that must not be, and one that may. Not: whether production code can come to such a history.
 
+mod schedules;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use everstep_engine::{
@@ -25,10 +27,12 @@ use uuid::Uuid;
 use super::{
     Attempting, Call, Checker, Commit, Entry, Fact, InstanceUid, InstanceView, Registry, Rest, Run, Seen,
     SessionId, StepKey, events::Events, hooks::Hooks, journal::Journal, moves::Moves, replay::Replay,
-    sessions::Sessions, starts::Starts, steps::Steps, writer::Writer,
+    schedules::Schedules, sessions::Sessions, silence::Silence, starts::Starts, steps::Steps, writer::Writer,
+    written::Written,
 };
 use crate::workload::effects::{Class, Counted, Effect};
 
+const SECOND: i64 = 1_000_000;
 const ONE: InstanceUid = InstanceUid(Uuid::from_u128(1));
 const OTHER: InstanceUid = InstanceUid(Uuid::from_u128(2));
 
@@ -436,7 +440,7 @@ fn an_open_instance_has_a_reason_to_move_and_at_rest_none_is_open() {
 #[test]
 fn w08_a_session_ends_only_where_its_process_could_not_be_heard() {
     let (mut sessions, one, other) = (Sessions::default(), session(1), session(2));
-    let ended = |session, at| Seen::SessionEnded { session, at };
+    let ended = |session, at| Seen::SessionEnded { session, at, early: true };
     says(sessions.sees(&ended(one, 1)), "was ended, though its process lives");
     assert_eq!(sessions.sees(&Seen::Troubled { session: Some(one), until: 1_000_000 }), Ok(()));
     assert_eq!(sessions.sees(&ended(one, 20_000_000)), Ok(()));
@@ -444,6 +448,64 @@ fn w08_a_session_ends_only_where_its_process_could_not_be_heard() {
     says(sessions.sees(&ended(other, 20_000_000)), "was ended");
     assert_eq!(sessions.sees(&Seen::Troubled { session: None, until: i64::MAX }), Ok(()));
     assert_eq!(sessions.sees(&ended(other, 60_000_000)), Ok(()));
+}
+
+/// A session that was heard at the beginning, and beats each second in these.
+fn beating(beats: impl IntoIterator<Item = i64>) -> Silence {
+    let mut silence = Silence::default();
+    for second in beats {
+        assert_eq!(silence.sees(&Seen::Beat { at: second * SECOND }), Ok(()));
+        if second == 0 {
+            assert_eq!(silence.sees(&Seen::Heard { session: session(1), at: 0 }), Ok(()));
+        }
+    }
+    silence
+}
+
+#[test]
+fn w08_silence_counts_only_while_it_could_be_heard() {
+    let ends = |silence: &mut Silence, second| {
+        silence.sees(&Seen::SessionEnded { session: session(1), at: second * SECOND, early: false })
+    };
+    assert_eq!(ends(&mut beating(0..=10), 10), Ok(()));
+    says(ends(&mut beating(0..=9), 9), "silent 9000 ms after it was heard");
+    says(ends(&mut beating((0..=3).chain(7..=16)), 16), "9000 ms after a gap");
+    assert_eq!(ends(&mut beating((0..=3).chain(7..=17)), 17), Ok(()));
+    says(ends(&mut beating(0..=10), 14), "while nobody could be heard");
+    says(ends(&mut Silence::default(), 20), "before anybody could be heard");
+}
+
+#[test]
+fn w09_after_a_gap_only_what_was_heard_since_ends_early() {
+    let early = |second| Seen::SessionEnded { session: session(1), at: second * SECOND, early: true };
+    says(beating((0..=3).chain(7..=9)).sees(&early(9)), "2000 ms after a gap");
+    let mut silence = beating((0..=3).chain(7..=9));
+    assert_eq!(silence.sees(&Seen::Heard { session: session(1), at: 8 * SECOND }), Ok(()));
+    assert_eq!(silence.sees(&early(9)), Ok(()));
+    assert_eq!(beating(0..=10).sees(&early(10)), Ok(()));
+}
+
+#[test]
+fn w08_a_session_whose_process_is_gone_is_ended() {
+    let gone = Seen::Gone { session: session(1), at: 5 * SECOND };
+    let passed = Seen::Passed { at: 60 * SECOND };
+    let mut silence = beating(0..=60);
+    assert_eq!(silence.sees(&passed), Ok(()), "it lives");
+    assert_eq!(silence.sees(&gone), Ok(()));
+    says(silence.sees(&passed), "gone for 55 s");
+    assert_eq!(silence.sees(&Seen::Goodbye { session: session(1) }), Ok(()));
+    assert_eq!(silence.sees(&passed), Ok(()));
+    // While nobody could be heard, and for a lease after that, it may stay.
+    for beats in [0..=50, 40..=60] {
+        let mut silence = beating((0..=1).chain(beats.filter(|second| *second != 0)));
+        assert_eq!(silence.sees(&gone), Ok(()));
+        assert_eq!(silence.sees(&passed), Ok(()));
+    }
+}
+
+#[test]
+fn what_is_decided_can_be_written() {
+    says(Written.sees(&Seen::Unwritable { reason: "a key is there twice" }), "a key is there twice");
 }
 
 #[test]

@@ -81,6 +81,16 @@ impl FaultyStore {
         answer
     }
 
+    fn hears(&self, session: SessionId) {
+        self.watchers.see(&Seen::Heard { session, at: self.clock.now() });
+    }
+
+    fn ends(&self, session: SessionId, early: bool) {
+        let word = if early { "early" } else { "as silent" };
+        self.life.note(format_args!("ends session {} {word}", Short(InstanceUid(session.0))));
+        self.watchers.see(&Seen::SessionEnded { session, at: self.clock.now(), early });
+    }
+
     async fn takes_its_time(&self) {
         if self.life.faults.comes(Kind::Slow) {
             let millis = self.life.faults.draw(|draws| {
@@ -125,7 +135,11 @@ impl Instances for FaultyStore {
             writes
         });
         let commits = async {
-            let over = self.inner.transact(needs, decide).await?;
+            let over = self.inner.transact(needs, decide).await.inspect_err(|error| {
+                if matches!(error.kind(), ErrorKind::Refused | ErrorKind::Corrupt) {
+                    self.watchers.see(&Seen::Unwritable { reason: &error.to_string() });
+                }
+            })?;
             let commit = staged.lock().unwrap_or_else(PoisonError::into_inner).take();
             if let Some(commit) = commit.filter(|commit| !commit.writes.is_empty()) {
                 self.life.note(format_args!("{}", Written(&commit)));
@@ -219,9 +233,6 @@ macro_rules! handed_on {
 }
 
 handed_on!(Sessions {
-    open_session(open: &OpenSession) -> bool;
-    heard(heard: &[Heard]) -> Vec<Option<Vec<Kept>>>;
-    beat(coordinator: CoordinatorId, gap: Millis) -> ();
     sessions() -> Vec<Session>;
     silent(lease: Millis) -> Vec<SessionId>;
     observed(sessions: &[SessionId], lease: Millis) -> Vec<SessionId>;
@@ -231,24 +242,62 @@ handed_on!(Sessions {
     orphans(limit: u32) -> Vec<Orphan>;
     end_all_sessions() -> ();
 } also {
+    async fn open_session(&self, open: &OpenSession) -> Result<bool, Error> {
+        let opens = async {
+            let is_open = self.inner.open_session(open).await?;
+            if is_open {
+                self.hears(open.session);
+            }
+            Ok(is_open)
+        };
+        self.call("opening a session", opens).await
+    }
+
+    async fn heard(&self, heard: &[Heard]) -> Result<Vec<Option<Vec<Kept>>>, Error> {
+        let hears = async {
+            let kept = self.inner.heard(heard).await?;
+            for (heard, _) in heard.iter().zip(&kept).filter(|(_, kept)| kept.is_some()) {
+                self.hears(heard.session);
+            }
+            Ok(kept)
+        };
+        self.call("noting heartbeats", hears).await
+    }
+
+    async fn beat(&self, coordinator: CoordinatorId, gap: Millis) -> Result<(), Error> {
+        let beats = async {
+            self.inner.beat(coordinator, gap).await?;
+            self.watchers.see(&Seen::Beat { at: self.clock.now() });
+            Ok(())
+        };
+        self.call("noting a coordinator's heartbeat", beats).await
+    }
+
     async fn end_session(&self, session: SessionId, counts: bool) -> Result<(), Error> {
         let ends = async {
             self.inner.end_session(session, counts).await?;
-            if counts {
-                self.life.note(format_args!("ends session {}", Short(InstanceUid(session.0))));
-                self.watchers.see(&Seen::SessionEnded { session, at: self.clock.now() });
-            }
+            self.watchers.see(&Seen::Goodbye { session });
             Ok(())
         };
         self.call("ending a session", ends).await
     }
 
-    async fn end_unreachable(&self, session: SessionId, inbox: &str) -> Result<bool, Error> {
+    async fn end_silent(&self, session: SessionId, lease: Millis) -> Result<bool, Error> {
         let ends = async {
-            let is_ended = self.inner.end_unreachable(session, inbox).await?;
+            let is_ended = self.inner.end_silent(session, lease).await?;
             if is_ended {
-                self.life.note(format_args!("ends session {}", Short(InstanceUid(session.0))));
-                self.watchers.see(&Seen::SessionEnded { session, at: self.clock.now() });
+                self.ends(session, false);
+            }
+            Ok(is_ended)
+        };
+        self.call("ending a session", ends).await
+    }
+
+    async fn end_unreachable(&self, session: SessionId, inbox: &str, lease: Millis) -> Result<bool, Error> {
+        let ends = async {
+            let is_ended = self.inner.end_unreachable(session, inbox, lease).await?;
+            if is_ended {
+                self.ends(session, true);
             }
             Ok(is_ended)
         };
@@ -291,9 +340,31 @@ handed_on!(Schedules {
     schedule(namespace: &Namespace, id: &ScheduleId) -> Dated<Option<ScheduleRow>>;
     schedules(namespace: &Namespace, after: Option<&ScheduleId>, limit: u32) -> Listed;
     woken_schedules(limit: u32) -> Woken;
-    settle_schedules(writes: &[ScheduleWrite]) -> Vec<bool>;
-    change_schedule(change: &ScheduleChange) -> bool;
     schedule_changes(namespace: &Namespace, id: &ScheduleId, limit: u32) -> Vec<ChangeRow>;
+} also {
+    async fn settle_schedules(&self, writes: &[ScheduleWrite]) -> Result<Vec<bool>, Error> {
+        let settles = async {
+            let written = self.inner.settle_schedules(writes).await?;
+            for (write, _) in writes.iter().zip(&written).filter(|(_, written)| **written) {
+                self.life.note(format_args!("settles schedule {} up to {}", write.id, write.turn.state.settled));
+                self.watchers.see(&Seen::Settled(write));
+            }
+            Ok(written)
+        };
+        self.call("settling schedules", settles).await
+    }
+
+    async fn change_schedule(&self, change: &ScheduleChange) -> Result<bool, Error> {
+        let changes = async {
+            let written = self.inner.change_schedule(change).await?;
+            if written {
+                self.life.note(format_args!("{} of schedule {}", change.operation, change.id));
+                self.watchers.see(&Seen::Changed(change));
+            }
+            Ok(written)
+        };
+        self.call("changing a schedule", changes).await
+    }
 });
 
 handed_on!(AccessTokens {

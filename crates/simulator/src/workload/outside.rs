@@ -29,6 +29,7 @@ use tokio::{sync::Notify, time::sleep};
 use super::{
     TOKENS, TYPES, name,
     program::{Pace, Program},
+    schedules::PlannedSchedule,
 };
 use crate::{
     check::{Seen, Watchers},
@@ -91,6 +92,8 @@ pub(crate) struct Planned {
     pub(crate) events: u64,
     /// To which build it is pinned.
     pub(crate) pin: Option<Pin>,
+    /// To which build somebody pins it as soon as it is there, when its first task may be out.
+    pub(crate) pinned_then: Option<Pin>,
 }
 
 /// How a producer starts an instance.
@@ -160,10 +163,13 @@ impl Outside {
     }
 
     /// Begins everything that producers do, on this runtime.
-    pub(crate) fn begin(&self, planned: Vec<Planned>) {
+    pub(crate) fn begin(&self, planned: Vec<Planned>, schedules: Vec<PlannedSchedule>) {
         tokio::spawn(self.clone().hears());
         for planned in planned {
             self.works(self.clone().produces(planned));
+        }
+        for planned in schedules {
+            self.works(self.clone().keeps(planned));
         }
         let (resumes, calls) = self.draws.draw(|draws| (draws.between(0, 30), draws.between(0, 30)));
         self.works(self.clone().resumes(resumes));
@@ -222,7 +228,22 @@ impl Outside {
         self.trace.note("producer", format_args!("{id} is {word}"));
         if accepted {
             self.watchers.see(&Seen::Accepted(&name(&planned.id)));
+            self.pins(&planned).await;
             futures::future::join_all((0..TYPES).map(|kind| self.sends(&planned, kind))).await;
+        }
+    }
+
+    /// Pins what was just started, where that is planned.
+    async fn pins(&self, planned: &Planned) {
+        let Some(pin) = &planned.pinned_then else { return };
+        for _ in 0..5 {
+            if let Some(desk) = self.desks.any(&self.draws) {
+                let pinning = desk.handle.pin(name(&planned.id), "then".to_owned(), Some(pin.clone()));
+                if let Some(Ok(_)) = desk.answers(pinning).await {
+                    return;
+                }
+            }
+            sleep(self.pause(300)).await;
         }
     }
 

@@ -123,7 +123,7 @@ impl Person {
             }
             10 => desk.cancel_and_roll_back(name, operation, None, None).await,
             11 => desk.roll_back(name, operation, None).await,
-            12 | 13 => desk.pin(name, operation, self.some_pin()).await,
+            12 | 13 => return self.pins(desk, name, &operation).await,
             _ => return self.many(desk, operation).await,
         };
     }
@@ -135,6 +135,24 @@ impl Person {
         let entries = desk.store().journal(vec![range], 1 << 20).await.ok()?.pop()?;
         let calls: Vec<_> = entries.iter().filter_map(|entry| entry.fact.call()).collect();
         if calls.is_empty() { None } else { Some(calls[self.draw(calls.len() as u64) as usize].clone()) }
+    }
+
+    /// Pins or unpins one; or some of those that wait to be taken up, whose tasks are out under the pin that they had.
+    async fn pins(&self, desk: &Handle, name: NameKey, operation: &str) {
+        let mut names = if self.draw(2) == 0 { Vec::new() } else { self.some_queued(desk).await };
+        if names.is_empty() {
+            names.push(name);
+        }
+        let pin = self.some_pin();
+        for (number, name) in names.into_iter().enumerate() {
+            drop(desk.pin(name, format!("{operation}-{number}"), pin.clone()).await);
+        }
+    }
+
+    async fn some_queued(&self, desk: &Handle) -> Vec<NameKey> {
+        let filter = Filter { status: Some(StatusWord::Queued), ..Filter::default() };
+        let page = desk.store().instances(&filter, None, 1 + self.draw(20) as u32).await;
+        page.map_or(Vec::new(), |page| page.rows).iter().map(|view| super::name(view.id.as_str())).collect()
     }
 
     fn some_pin(&self) -> Option<Pin> {

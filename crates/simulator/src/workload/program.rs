@@ -111,6 +111,11 @@ impl Shape {
         };
         Self { ops, pace, kinds, instances }
     }
+
+    /// The same features, in lists of at most so many operations.
+    pub(crate) const fn brief(self, ops: u64) -> Self {
+        Self { ops, ..self }
+    }
 }
 
 pub(crate) fn draw(draws: &mut Draws, shape: Shape) -> Program {

@@ -122,7 +122,7 @@ impl World {
             self.scene.pace,
         );
         self.outside = Some(outside.clone());
-        let planned = self.scene.planned.clone();
+        let (planned, schedules) = (self.scene.planned.clone(), self.scene.schedules.clone());
         let person = Person {
             outside: outside.clone(),
             books: self.books.clone(),
@@ -132,7 +132,7 @@ impl World {
             interferes: self.scene.interferes,
         };
         async move {
-            outside.begin(planned);
+            outside.begin(planned, schedules);
             person.works().await;
             Ok(())
         }

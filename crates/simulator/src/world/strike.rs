@@ -41,6 +41,9 @@ impl World {
             life.froze();
             let until = now + frozen as i64 * 1_000;
             let until = if self.may_hang(index) && self.draws.once_in(4) { FOR_EVER } else { until };
+            if until == FOR_EVER {
+                self.watchers.gone(life.session(), now);
+            }
             match self.nodes[index].role {
                 Role::Coordinator => self.watchers.all_troubled(until),
                 _ => self.watchers.troubled(life.session(), until),
@@ -124,7 +127,10 @@ impl World {
             let away = if self.draws.once_in(3) { self.draws.between(3_000, 20_000) } else { 0 };
             self.broker_back_at = now + away as i64 * 1_000;
             for index in 0..self.nodes.len() {
-                let until = now + (away + self.draws.between(50, 3_000)) as i64 * 1_000;
+                // Some workers are long in coming back, though others are there.
+                let is_slow = self.nodes[index].role != Role::Coordinator && self.draws.once_in(4);
+                let most = if is_slow { 6_000 } else { 3_000 };
+                let until = now + (away + self.draws.between(50, most)) as i64 * 1_000;
                 self.cut(index, until);
             }
         }

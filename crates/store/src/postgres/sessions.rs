@@ -36,8 +36,8 @@ const KEPT_PROGRESS: &str = "SELECT session, body FROM session_progress WHERE se
 const LIVE: &str = "SELECT * FROM session WHERE ended_at IS NULL ORDER BY opened_at, id";
 const END: &str = "UPDATE session SET ended_at = everstep_clock(), counts = $2::boolean
     WHERE id = $1::uuid AND ended_at IS NULL";
-const END_UNREACHABLE: &str = "UPDATE session SET ended_at = everstep_clock(), counts = true
-    WHERE id = $1::uuid AND ended_at IS NULL AND inbox = $2::text";
+const END_SILENT: &str = include_str!("sql/session_end_silent.sql");
+const END_UNREACHABLE: &str = include_str!("sql/session_end_unreachable.sql");
 const HEARD_SINCE: &str = "SELECT id FROM session
     WHERE id = ANY($1::uuid[]) AND ended_at IS NULL AND heard_at > $2::bigint ORDER BY id";
 const END_ALL: &str = "UPDATE session SET ended_at = everstep_clock(), counts = true WHERE ended_at IS NULL";
@@ -109,8 +109,13 @@ impl Sessions for PostgresStore {
         self.read(doing, HEARD_SINCE, params![ids, since.0], |row| Ok(SessionId(row.try_get(0)?))).await
     }
 
-    async fn end_unreachable(&self, session: SessionId, inbox: &str) -> Result<bool, Error> {
-        Ok(self.execute("ending a session", END_UNREACHABLE, params![session.0, clean(inbox)]).await? == 1)
+    async fn end_silent(&self, session: SessionId, lease: Millis) -> Result<bool, Error> {
+        Ok(self.execute("ending a session", END_SILENT, params![session.0, micros(lease)]).await? == 1)
+    }
+
+    async fn end_unreachable(&self, session: SessionId, inbox: &str, lease: Millis) -> Result<bool, Error> {
+        let params = params![session.0, clean(inbox), micros(lease)];
+        Ok(self.execute("ending a session", END_UNREACHABLE, params).await? == 1)
     }
 
     async fn end_session(&self, session: SessionId, counts: bool) -> Result<(), Error> {

@@ -35,8 +35,13 @@ const OBSERVED: &str = "SELECT 1 FROM session, session_clock
     WHERE session = ?1 AND ended_at IS NULL AND last_beat_at >= ?3 - 1000 * gap
     AND (open_since <= ?2 OR heard_at > open_since)";
 const END: &str = "UPDATE session SET ended_at = ?2, counts = ?3 WHERE session = ?1 AND ended_at IS NULL";
+const END_SILENT: &str = "UPDATE session SET ended_at = ?2, counts = 1
+    WHERE session = ?1 AND ended_at IS NULL AND heard_at <= ?3 AND EXISTS (
+        SELECT 1 FROM session_clock WHERE open_since <= ?3 AND last_beat_at >= ?2 - 1000 * gap)";
 const END_UNREACHABLE: &str = "UPDATE session SET ended_at = ?2, counts = 1
-    WHERE session = ?1 AND ended_at IS NULL AND inbox = ?3";
+    WHERE session = ?1 AND ended_at IS NULL AND inbox = ?4 AND EXISTS (
+        SELECT 1 FROM session_clock WHERE last_beat_at >= ?2 - 1000 * gap
+        AND (open_since <= ?3 OR session.heard_at > open_since))";
 const HEARD_SINCE: &str = "SELECT 1 FROM session WHERE session = ?1 AND ended_at IS NULL AND heard_at > ?2";
 const END_ALL: &str = "UPDATE session SET ended_at = ?1, counts = 1 WHERE ended_at IS NULL";
 const ORPHANS: &str = "SELECT lease.uid, subject, epoch, inbox, open, counts
@@ -125,11 +130,19 @@ impl Sessions for SqliteStore {
         self.reader.read("looking for sessions that were heard", work).await
     }
 
-    async fn end_unreachable(&self, session: SessionId, inbox: &str) -> Result<bool, Error> {
+    async fn end_silent(&self, session: SessionId, lease: Millis) -> Result<bool, Error> {
+        let work = move |connection: &Connection, now: Timestamp| {
+            let mut statement = connection.prepare_cached(END_SILENT)?;
+            Ok(statement.execute(params![session.0.as_bytes(), now.0, now.minus(lease).0])? == 1)
+        };
+        self.writer.write("ending a session", work).await
+    }
+
+    async fn end_unreachable(&self, session: SessionId, inbox: &str, lease: Millis) -> Result<bool, Error> {
         let inbox = inbox.to_owned();
         let work = move |connection: &Connection, now: Timestamp| {
             let mut statement = connection.prepare_cached(END_UNREACHABLE)?;
-            Ok(statement.execute(params![session.0.as_bytes(), now.0, inbox])? == 1)
+            Ok(statement.execute(params![session.0.as_bytes(), now.0, now.minus(lease).0, inbox])? == 1)
         };
         self.writer.write("ending a session", work).await
     }

@@ -41,10 +41,15 @@ pub(crate) async fn w09_a_session_is_ended_by_the_inbox_that_cannot_be_reached(s
     assert_eq!(store.heard_since(&ids, Timestamp(opened_at.0 - 1)).await.unwrap(), [open.session]);
     assert_eq!(store.heard_since(&ids, opened_at).await.unwrap(), []);
     assert!(store.heard(&[heard(open.session)]).await.unwrap()[0].is_some(), "it comes back");
-    assert!(!store.end_unreachable(open.session, &open.inbox).await.unwrap());
+    let ends = async |inbox| store.end_unreachable(open.session, inbox, Millis(3_600_000)).await.unwrap();
+    assert!(!ends("inbox-2").await, "nothing has come the way yet");
+    store.beat(CoordinatorId::generate(), Millis(3_600_000)).await.unwrap();
+    assert!(!ends("inbox-2").await, "it was not heard since");
+    store.heard(&[heard(open.session)]).await.unwrap();
+    assert!(!ends(&open.inbox).await);
     assert_eq!(store.sessions().await.unwrap().len(), 1);
-    assert!(store.end_unreachable(open.session, "inbox-2").await.unwrap());
-    assert!(!store.end_unreachable(open.session, "inbox-2").await.unwrap(), "it has ended");
+    assert!(ends("inbox-2").await);
+    assert!(!ends("inbox-2").await, "it has ended");
     assert_eq!(store.heard_since(&ids, Timestamp(0)).await.unwrap(), []);
 }
 
@@ -131,8 +136,11 @@ pub(crate) async fn w08_silence_counts_only_while_it_could_be_heard(store: Arc<d
     assert_eq!(store.silent(none).await.unwrap(), [session]);
     tokio::time::sleep(std::time::Duration::from_millis(200)).await;
     assert!(store.silent(none).await.unwrap().is_empty());
+    assert!(!store.end_silent(session, none).await.unwrap(), "nobody could hear it");
     store.beat(me, long).await.unwrap();
-    store.end_session(session, true).await.unwrap();
+    assert!(!store.end_silent(session, long).await.unwrap(), "it was heard within the lease");
+    assert!(store.end_silent(session, none).await.unwrap());
+    assert!(!store.end_silent(session, none).await.unwrap(), "it has ended");
     assert!(store.silent(none).await.unwrap().is_empty());
 }
 
