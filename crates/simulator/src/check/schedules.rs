@@ -132,7 +132,7 @@ impl Known {
             }
         }
         let is_paused = state.paused.is_some();
-        match change.operation {
+        match change.action.operation {
             "put" | "resume" => {
                 self.close(state.settled);
                 // What is changed while it is paused has no due times yet; it says how what waits is started afterwards.

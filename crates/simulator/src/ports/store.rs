@@ -358,7 +358,7 @@ handed_on!(Schedules {
         let changes = async {
             let written = self.inner.change_schedule(change).await?;
             if written {
-                self.life.note(format_args!("{} of schedule {}", change.operation, change.id));
+                self.life.note(format_args!("{} of schedule {}", change.action.operation, change.id));
                 self.watchers.see(&Seen::Changed(change));
             }
             Ok(written)

@@ -44,7 +44,10 @@ impl World {
             if until == FOR_EVER {
                 self.watchers.gone(life.session(), now);
             }
-            self.watchers.troubled(life.session(), until);
+            match self.nodes[index].role {
+                Role::Coordinator => self.watchers.all_troubled(until),
+                _ => self.watchers.troubled(life.session(), until),
+            }
             self.nodes[index].frozen = Some((now, until));
         }
         if self.nodes[index].cut.is_none() && self.faults.comes_within(Kind::Cut, millis) {
@@ -68,6 +71,11 @@ impl World {
     /// A process that starts while the broker is away comes to it as late as all others.
     pub(super) fn meets_the_broker(&mut self, index: usize) {
         let now = self.clock.now();
+        // A coordinator that starts before the others are back finds inboxes that are not there, and knows nothing of an outage.
+        let last = self.nodes.iter().filter_map(|node| node.cut).max();
+        if let Some(until) = last.filter(|_| self.nodes[index].role == Role::Coordinator) {
+            self.watchers.all_troubled(until);
+        }
         if now < self.broker_back_at {
             let until = self.broker_back_at + self.draws.between(50, 3_000) as i64 * 1_000;
             self.cut(index, until);
