@@ -21,7 +21,7 @@ pub struct Fault {
     pub name: &'static str,
     /// The package of the test.
     pub package: &'static str,
-    /// Its name.
+    /// Empty where there is none yet.
     pub test: &'static str,
 }
 
@@ -30,7 +30,7 @@ const fn fault(name: &'static str, package: &'static str, test: &'static str) ->
 }
 
 /// The faults.
-pub static FAULTS: [Fault; 46] = [
+pub static FAULTS: [Fault; 42] = [
     fault("epoch_unchecked", ENGINE, "w02_an_older_epoch_is_fenced"),
     fault("report_twice", ENGINE, "w04_a_report_is_taken_once_and_in_order"),
     fault("suspend_overtakes", ENGINE, "w03_newer_entries_keep_the_lease_and_the_waits"),
@@ -55,7 +55,7 @@ pub static FAULTS: [Fault; 46] = [
     fault("restart_keeps_waits", ENGINE, "p31_a_restart_is_a_new_run_with_the_same_beginning"),
     fault("nobody_asked", ENGINE, "l07_an_unknown_outcome_asks_and_other_branches_go_on"),
     fault("report_sent_once", WORKER, "w07_a_lost_report_is_sent_again_after_a_second"),
-    fault("loser_told_twice", WORKER, "l07_what_came_of_the_loser_of_a_race_is_recorded_once"),
+    fault("loser_told_twice", WORKER, ""),
     fault("begins_before_intent", WORKER, "l05_nothing_begins_before_its_intent_is_acknowledged"),
     fault("attempt_in_key", WORKER, "p08_the_first_attempt_pins_key_and_policy"),
     fault("generation_not_in_key", WORKER, "p36_each_generation_has_its_own_journal_keys_and_draws"),
@@ -81,14 +81,6 @@ pub static FAULTS: [Fault; 46] = [
         COORDINATOR,
         "w08_an_inbox_that_was_not_there_since_the_coordinators_reconnect_waits_a_whole_lease",
     ),
-    fault("started_while_paused", ENGINE, "s11_a_pause_passes_due_times_over_and_keeps_what_waits"),
-    fault("overlap_unseen", ENGINE, "s08_each_policy_of_overlap_does_what_it_says"),
-    fault(
-        "unknown_start_forgotten",
-        ENGINE,
-        "s10_a_start_of_which_nobody_knows_is_pending_and_a_refused_one_is_said_and_passed",
-    ),
-    fault("start_noted_twice", ENGINE, "s05_what_another_has_noted_is_noted_once"),
 ];
 
 /// What became of one fault.
@@ -153,6 +145,10 @@ mod tests {
     fn the_page_names_each_fault_with_its_test() {
         let page = include_str!("../../../docs/simulator.md");
         for Fault { name, package, test } in FAULTS {
+            if test.is_empty() {
+                assert!(page.contains(&format!("| `{name}` |")), "docs/simulator.md has no row for {name}");
+                continue;
+            }
             let package = package.trim_start_matches("everstep-");
             let is_row = |line: &str| {
                 line.starts_with(&format!("| `{name}` |"))

@@ -47,9 +47,8 @@ pub(super) fn while_it_holds(response: Response, pass: Pass) -> Response {
     match kind.as_deref() {
         Some(b"text/event-stream") => response.map(|body| lasting(body, pass, || Ok(interrupted(OVER)))),
         // Whoever reads lines knows by the missing last one that there would be more.
-        Some(b"application/x-ndjson") => response.map(|body| {
-            lasting(body, pass, || Err(io::Error::new(io::ErrorKind::PermissionDenied, OVER)))
-        }),
+        Some(b"application/x-ndjson") => response
+            .map(|body| lasting(body, pass, || Err(io::Error::new(io::ErrorKind::PermissionDenied, OVER)))),
         _ => response,
     }
 }

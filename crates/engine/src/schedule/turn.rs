@@ -73,7 +73,7 @@ impl Look<'_> {
             .retain(|run| !ended.iter().any(|(workflow, id)| *workflow == run.workflow && *id == run.id));
         let State { open, stopping, .. } = &mut state;
         stopping.retain(|id| open.iter().any(|run| run.id == *id));
-        if state.paused.is_none() || everstep_protocol::planted("started_while_paused") {
+        if state.paused.is_none() {
             let may_begin = |due: &Due| state.open.is_empty() && due.start_at <= self.now;
             if state.queue.first().is_some_and(may_begin) {
                 let first = state.queue.remove(0);
@@ -92,16 +92,9 @@ impl Look<'_> {
         let mut state = state.clone();
         for (due, outcome) in outcomes {
             let id = super::instance_id(self.id, due.at);
-            let action = self.action(&outcome, Some(due.at), &id);
-            if action.is_none() && !everstep_protocol::planted("unknown_start_forgotten") {
-                continue;
-            }
-            match state.pending.iter().position(|pending| *pending == due) {
-                Some(place) => drop(state.pending.remove(place)),
-                None if everstep_protocol::planted("start_noted_twice") => {}
-                None => continue,
-            }
-            let Some(action) = action else { continue };
+            let Some(action) = self.action(&outcome, Some(due.at), &id) else { continue };
+            let Some(place) = state.pending.iter().position(|pending| *pending == due) else { continue };
+            state.pending.remove(place);
             let refused = action.kind == ActionKind::Refused;
             state.note(action);
             if refused && due.kind == DueKind::Planned {
@@ -273,8 +266,7 @@ impl Look<'_> {
         if !state.pending.is_empty() {
             return Some(self.now.plus(PENDING));
         }
-        let runs = state.paused.is_none() || everstep_protocol::planted("started_while_paused");
-        let is_due = runs && !self.is_used_up(state);
+        let is_due = state.paused.is_none() && !self.is_used_up(state);
         let due = if is_due { self.definition.due_after(self.times, state.settled) } else { None };
         let due = due.map(|due| self.definition.starts_at(self.id, self.times, due));
         let beside = state.backfills.first().is_some_and(|backfill| backfill.beside);

@@ -379,12 +379,6 @@ fn l07_what_came_of_the_loser_of_a_race_is_recorded_once() {
     rig.finish(&pay, output());
     rig.turn();
     rig.flush();
-    let answers = std::mem::take(&mut rig.inbox);
-    assert_eq!(answers.len(), 2, "each has its own answer");
-    for answer in answers {
-        rig.take(answer);
-        rig.turn();
-    }
     assert_eq!(rig.output::<u32>(), 7);
     let words: Vec<_> = rig.words().into_iter().filter(|word| word.starts_with("pay1 1")).collect();
     assert_eq!(words.len(), 1, "{words:?}");

@@ -1,9 +1,11 @@
 //! What a history of schedules may be, and what not.
 
-use everstep_engine::schedule::{
-    CatchUp, Counts, Definition, Due, DueKind, Overlap, Paused, State, Turn, When, Which,
+use everstep_engine::{
+    access::Asker,
+    action::{Action, Target},
+    schedule::{CatchUp, Counts, Definition, Due, DueKind, Overlap, Paused, State, Turn, When, Which},
 };
-use everstep_protocol::{Millis, ScheduleId};
+use everstep_protocol::{Millis, ScheduleId, Scope};
 use everstep_store::{ScheduleChange, ScheduleWrite};
 
 use super::{Schedules, *};
@@ -34,7 +36,9 @@ fn changed(
 ) -> ScheduleChange {
     let after = after.map(|(definition, state)| (definition, Turn { state, wake_at: None }));
     let (namespace, id) = (Namespace::default(), id());
-    ScheduleChange { namespace, id, version, after, operation, by: None, detail: None }
+    let action =
+        Action::done(&Asker::program(), Scope::Of(namespace.clone()), Target::Schedule(&id), operation);
+    ScheduleChange { namespace, id, version, after, action }
 }
 
 fn settled(second: i64) -> State {
