@@ -3,6 +3,7 @@
 //! What they prove: whole systems keep the rules while their parts are killed, cut off and robbed of messages. What they do
 //! not: every interleaving (the simulator), every commit point (the crash matrix), speed (the benchmark).
 
+mod alarms;
 mod bulks;
 mod changes;
 mod children;
@@ -14,6 +15,7 @@ mod instances;
 mod leases;
 mod ledger;
 mod long;
+mod nodes;
 mod progress;
 mod queues;
 mod remote;

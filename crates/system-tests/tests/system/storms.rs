@@ -21,7 +21,7 @@ pub(crate) fn busy(log: &Log) -> Registry {
 }
 
 /// The same, whose steps wait until the gate is open.
-fn busy_behind(log: &Log, gate: &Arc<Semaphore>) -> Registry {
+pub(crate) fn busy_behind(log: &Log, gate: &Arc<Semaphore>) -> Registry {
     let (log, gate) = (log.clone(), gate.clone());
     Registry::new().workflow_fn("busy", move |cx: Workflow, (): ()| {
         let (log, gate) = (log.clone(), gate.clone());
@@ -73,20 +73,15 @@ pub(crate) async fn check(world: &World, log: &Log, count: usize) {
         );
     }
     assert!(world.ends().doubled().is_empty());
-    let mut runs: HashMap<String, Vec<u32>> = HashMap::new();
-    for line in log.lines() {
-        let (id, number) = line.split_once(' ').expect("an id and a number");
-        runs.entry(id.to_owned()).or_default().push(number.parse().expect("a number"));
-    }
+    let runs = runs(log);
     assert_eq!(runs.len(), count);
     let mut repeated = 0;
     for end in world.ends().all() {
         assert_eq!(end.output::<u32>(), 10, "{}", end.id);
         let runs = &runs[&end.id];
         // Once a later phase has begun, everything before it was recorded and is not run again.
-        let phase = |number: &u32| [0, 0, 1, 1, 2][*number as usize];
         assert!(
-            runs.iter().map(phase).is_sorted(),
+            runs.iter().map(|number| phase(*number)).is_sorted(),
             "{}: {runs:?}\n{}",
             end.id,
             world.report("busy", &end.id).await
@@ -106,14 +101,41 @@ pub(crate) async fn check(world: &World, log: &Log, count: usize) {
     println!("{:?}: {count} instances, {repeated} step runs repeated", world.kind());
 }
 
-fn rng() -> StdRng {
+/// Which steps of each instance ran, in the order of time.
+fn runs(log: &Log) -> HashMap<String, Vec<u32>> {
+    let mut runs: HashMap<String, Vec<u32>> = HashMap::new();
+    for line in log.lines() {
+        let (id, number) = line.split_once(' ').expect("an id and a number");
+        runs.entry(id.to_owned()).or_default().push(number.parse().expect("a number"));
+    }
+    runs
+}
+
+/// All steps of so many instances came, and once a later phase had begun nothing before it was run again. Says how many were run more
+/// often than once.
+pub(crate) fn runs_are_sound(log: &Log, count: usize) -> usize {
+    let runs = runs(log);
+    assert_eq!(runs.len(), count);
+    for (id, runs) in &runs {
+        assert!(runs.iter().map(|number| phase(*number)).is_sorted(), "{id}: {runs:?}");
+        assert!((1..=STEPS).all(|number| runs.contains(&number)), "{id}: {runs:?}");
+    }
+    runs.values().map(|runs| runs.len() - STEPS as usize).sum()
+}
+
+/// Steps two and three run at once.
+fn phase(number: u32) -> usize {
+    [0, 0, 1, 1, 2][number as usize]
+}
+
+pub(crate) fn rng() -> StdRng {
     let seed: u64 = rand::random();
     println!("seed {seed}");
     StdRng::seed_from_u64(seed)
 }
 
 /// Until some of the work of 100 instances is done, or all of it.
-async fn some_progress(world: &World, log: &Log, rng: &mut StdRng) {
+pub(crate) async fn some_progress(world: &World, log: &Log, rng: &mut StdRng) {
     let target = (log.lines().len() + rng.random_range(10..60)).min(390);
     within("progress", DEADLINE, async {
         tokio::select! {
