@@ -43,12 +43,13 @@ chaos: services-up ## Hit a fleet of real processes and servers with faults of e
 	cargo run --release -q $(LOCKED) -p everstep-chaos -- $(ARGS)
 
 .PHONY: crash-matrix
-crash-matrix: services-up ## Let coordinator and worker die on either side of each commit, publish and ack
+crash-matrix: services-up ## Let coordinator and worker die on either side of each commit, publish and ack, and one of three nodes of a broker
 	eval "$$($(SERVICES) env)"; \
 	if cargo nextest --version >/dev/null 2>&1; then \
-	  cargo nextest run $(LOCKED) -p everstep-system-tests --features crash -E 'binary(crash_matrix)'; \
+	  cargo nextest run $(LOCKED) -p everstep-system-tests --features crash -E 'binary(crash_matrix) or test(nodes::)'; \
 	else \
 	  cargo test --no-fail-fast $(LOCKED) -p everstep-system-tests --features crash --test crash_matrix; \
+	  cargo test --no-fail-fast $(LOCKED) -p everstep-system-tests --features crash --test system nodes::; \
 	fi
 
 # How many seeds `make sim` runs, and how many `make planted` runs at most for each fault.

@@ -15,6 +15,7 @@ mod instances;
 mod leases;
 mod ledger;
 mod long;
+#[cfg(feature = "crash")]
 mod nodes;
 mod progress;
 mod queues;

@@ -113,6 +113,7 @@ fn runs(log: &Log) -> HashMap<String, Vec<u32>> {
 
 /// All steps of so many instances came, and once a later phase had begun nothing before it was run again. Says how many were run more
 /// often than once.
+#[cfg(feature = "crash")]
 pub(crate) fn runs_are_sound(log: &Log, count: usize) -> usize {
     let runs = runs(log);
     assert_eq!(runs.len(), count);
