@@ -99,7 +99,7 @@ test: services-up python-env ## Run all tests, with PostgreSQL and RabbitMQ
 
 .PHONY: contract
 contract: ## Hold a running server to its OpenAPI document, for a minute
-	cargo build $(LOCKED) -p everstep-cli --bins
+	cargo build $(LOCKED) --workspace --bins
 	scripts/contract.sh "$${CARGO_TARGET_DIR:-target}/debug"
 
 .PHONY: ops-check
@@ -132,7 +132,7 @@ dashboards: ## Write the dashboards and the PrometheusRule from what they are ma
 	scripts/prometheus-rule.py
 
 .PHONY: check
-check: fmt clippy docs absences conformance instructions ops-check test ## Everything a change must pass
+check: fmt clippy docs absences conformance instructions ops-check contract test ## Everything a change must pass
 
 .PHONY: fmt
 fmt: ## Check the formatting (cargo fmt --all repairs it)

@@ -7,7 +7,7 @@ use plotters::prelude::*;
 
 use crate::report::{Judged, Report};
 
-const SIZE: (u32, u32) = (1_200, 1_360);
+const SIZE: (u32, u32) = (1_200, 1_700);
 const COLUMNS: usize = 2;
 const GREY: RGBColor = RGBColor(238, 238, 238);
 const BLUE_DOTS: RGBColor = RGBColor(66, 113, 174);
