@@ -242,11 +242,7 @@ impl Metrics {
                 "Sessions ended by this coordinator, by cause.",
                 &["cause"],
             )?, &["goodbye", "silent", "unroutable"]),
-            timer_lateness: book.histogram(
-                "timer_lateness_seconds",
-                "From due to the scan that found it.",
-                &SECONDS,
-            )?,
+            timer_lateness: timer_lateness(book)?,
             leases_unconfirmed: book.counter(
                 "leases_unconfirmed_total",
                 "Leases ended because their holder never confirmed them.",
@@ -285,6 +281,10 @@ impl Metrics {
             limited: limited(book)?,
         })
     }
+}
+
+fn timer_lateness(book: &mut Book) -> Result<prometheus::Histogram, Error> {
+    book.histogram("timer_lateness_seconds", "From due to the scan that found it.", &SECONDS)
 }
 
 fn entries_read(book: &mut Book) -> Result<Words, Error> {
