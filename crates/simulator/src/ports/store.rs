@@ -254,14 +254,14 @@ handed_on!(Sessions {
     }
 
     async fn heard(&self, heard: &[Heard]) -> Result<Vec<Option<Vec<Kept>>>, Error> {
-        let hears = async {
+        let noting = async {
             let kept = self.inner.heard(heard).await?;
             for (heard, _) in heard.iter().zip(&kept).filter(|(_, kept)| kept.is_some()) {
                 self.hears(heard.session);
             }
             Ok(kept)
         };
-        self.call("noting heartbeats", hears).await
+        self.call("noting heartbeats", noting).await
     }
 
     async fn beat(&self, coordinator: CoordinatorId, gap: Millis) -> Result<(), Error> {

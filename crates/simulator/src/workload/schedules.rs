@@ -28,7 +28,7 @@ pub(crate) struct PlannedSchedule {
 /// What is done with a schedule.
 #[derive(Clone, Debug)]
 enum Deed {
-    Put(Definition),
+    Put(Box<Definition>),
     Pause,
     Resume,
     Trigger,
@@ -70,7 +70,7 @@ fn deed(draws: &mut Draws, shape: Shape, until: u64) -> Deed {
         5 => Deed::Backfill(Millis(draws.between(2_000, 10_000))),
         6 if draws.once_in(3) => Deed::Delete,
         6 => Deed::StopBackfill,
-        _ => Deed::Put(definition(draws, shape, until)),
+        _ => Deed::Put(Box::new(definition(draws, shape, until))),
     }
 }
 
@@ -125,7 +125,7 @@ impl Outside {
     pub(super) async fn keeps(self, planned: PlannedSchedule) {
         let PlannedSchedule { id, after, definition, deeds } = planned;
         sleep(after).await;
-        self.insists(&id, "put", &Deed::Put(definition)).await;
+        self.insists(&id, "put", &Deed::Put(Box::new(definition))).await;
         for (number, (pause, deed)) in deeds.into_iter().enumerate() {
             sleep(pause).await;
             self.insists(&id, &format!("deed-{number}"), &deed).await;
