@@ -54,7 +54,7 @@ pub struct AmqpSettings {
     pub heartbeat_s: u16,
     /// Pause before the first redial, doubling up to `redial_max`, with jitter. Default 0.2 s.
     pub redial_min: Duration,
-    /// Default 5 s.
+    /// Default 2 s.
     pub redial_max: Duration,
     /// Most time for connection and handshake. Default 10 s.
     pub dial_deadline: Duration,

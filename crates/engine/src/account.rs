@@ -311,12 +311,13 @@ mod tests {
         for number in 2..5 {
             assert_eq!(beat(number, 2_000 * number), (1, 0), "heartbeat {number}");
         }
-        assert_eq!(beat(5, 300), (0, 1), "it has come round, after an answer, and does not have it");
-        assert_eq!(beat(6, 300), (0, 0));
-        for number in 7..12 {
+        assert_eq!(beat(5, 300), (1, 0), "it has come round, and had no answer since");
+        assert_eq!(beat(6, 300), (0, 1), "it has come round after an answer, and does not have it");
+        assert_eq!(beat(7, 300), (0, 0));
+        for number in 8..13 {
             assert_eq!(beat(number, 60_000), (1, 0), "heartbeat {number}");
         }
-        assert_eq!(beat(12, 60_000), (0, 1), "a loop that never comes round keeps nothing for ever");
+        assert_eq!(beat(13, 60_000), (0, 1), "a loop that never comes round keeps nothing for ever");
     }
 
     #[test]

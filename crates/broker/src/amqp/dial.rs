@@ -98,7 +98,7 @@ mod tests {
     fn pauses_double_to_the_cap_and_start_again() {
         let mut backoff = Backoff::new(&AmqpSettings::new("amqp://localhost", "test"));
         let mut last = Duration::ZERO;
-        for due_ms in [200, 400, 800, 1600, 3200, 5000, 5000] {
+        for due_ms in [200, 400, 800, 1600, 2000, 2000] {
             let pause = backoff.pause();
             assert!(
                 (due_ms..=due_ms * 5 / 4).contains(&(pause.as_millis() as u64)),
@@ -106,7 +106,7 @@ mod tests {
             );
             last = pause;
         }
-        assert!(last >= Duration::from_secs(5));
+        assert!(last >= Duration::from_secs(2));
         backoff.reset();
         assert!(backoff.pause() <= Duration::from_millis(250));
     }

@@ -8,7 +8,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::{
     access_tokens::ScopePath,
     document::Always,
-    extract::{Strict, limit, moment},
+    extract::{self, Strict, limit, moment},
     problem::Refusal,
     view::time,
 };
@@ -117,6 +117,7 @@ pub(super) async fn list(
     let (from, before) = (at("from", from)?, at("before", before)?);
     let limit = limit(wanted, PAGE_DEFAULT, PAGE_MAX)?;
     let filter = ActionFilter { within, target, who, operation, from, before };
+    let after = after.map(|after| extract::after(Some(after))).transpose()?.map(|after| after.0);
     let rows = handle.store().actions(&filter, after, limit).await?;
     let next = rows.last().filter(|_| rows.len() == limit as usize).map(|row| row.number);
     Ok(Json(Page { actions: rows.into_iter().map(View::from).collect(), next }))

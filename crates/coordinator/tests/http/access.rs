@@ -176,6 +176,9 @@ async fn a03_a_stream_ends_soon_after_the_token_that_opened_it() {
     let id = leaves.strip_prefix("evs_").and_then(|rest| rest.split('_').next()).expect("it has an id");
     let revoked = with(&rig, &admin, "DELETE", &format!("/v1/default/access-tokens/{id}")).await;
     assert_eq!(revoked.status, 200, "{}", revoked.body);
+    for stream in [&mut leaving, &mut staying] {
+        assert_eq!(stream.event().await.expect("it begins").kind, "open");
+    }
     let last = leaving.event().await.expect("it says why");
     assert_eq!(last.kind, "interrupted", "{last:?}");
     assert_eq!(last.data["reason"], "the access token that opened the stream opens nothing any more");

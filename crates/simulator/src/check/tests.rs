@@ -468,7 +468,10 @@ fn w08_silence_counts_only_while_it_could_be_heard() {
         silence.sees(&Seen::SessionEnded { session: session(1), at: second * SECOND, early: false })
     };
     assert_eq!(ends(&mut beating(0..=10), 10), Ok(()));
-    says(ends(&mut beating(0..=9), 9), "silent 9000 ms after it was heard");
+    says(ends(&mut beating(0..=9), 9), "9000 ms after a gap");
+    let mut heard = beating(0..=12);
+    assert_eq!(heard.sees(&Seen::Heard { session: session(1), at: 3 * SECOND }), Ok(()));
+    says(ends(&mut heard, 12), "silent 9000 ms after it was heard");
     says(ends(&mut beating((0..=3).chain(7..=16)), 16), "9000 ms after a gap");
     assert_eq!(ends(&mut beating((0..=3).chain(7..=17)), 17), Ok(()));
     says(ends(&mut beating(0..=10), 14), "while nobody could be heard");
