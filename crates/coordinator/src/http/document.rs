@@ -12,7 +12,7 @@ pub(super) use self::problems::{
     Always, BodyProblems, ByAttributes, Conflict, Forbidden, Full, NotFound, NotReady,
 };
 
-use axum::{Json, Router};
+use axum::{Json, Router, middleware};
 use utoipa::{
     Modify, OpenApi as _,
     openapi::{
@@ -23,7 +23,10 @@ use utoipa::{
 };
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
-use super::needs::{self, Need};
+use super::{
+    guard,
+    needs::{self, Need},
+};
 
 /// What the document calls access tokens.
 const SCHEME: &str = "access_token";
@@ -123,6 +126,7 @@ fn needing(operation: &mut Operation, need: Need) {
 /// Serves the document, and the page that shows it.
 pub(super) fn routes<S: Clone + Send + Sync + 'static>(document: OpenApi) -> Router<S> {
     let page = SwaggerUi::new("/docs").config(Config::from(PATH).use_base_layout().validator_url("none"));
+    let page = Router::from(page).layer(middleware::from_fn(guard::no_such_page));
     let text = axum::routing::get(async move || Json(document.clone()));
     Router::new().route(PATH, text).merge(page)
 }

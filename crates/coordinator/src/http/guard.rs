@@ -5,7 +5,9 @@
 //! domain point there (DNS rebinding). The first is told by `Origin` and the media type, the second by `Host`.
 
 use axum::{
+    extract::Request,
     http::{HeaderMap, Method, StatusCode, Uri, header},
+    middleware::Next,
     response::{IntoResponse, Response},
 };
 
@@ -45,6 +47,16 @@ fn names_loopback(host: &str) -> bool {
 /// The answer where nothing is.
 pub(super) async fn no_such_route(uri: Uri) -> Refusal {
     Refusal::NoSuchRoute(uri.path().to_owned())
+}
+
+/// What serves the page of the document says nothing where it has nothing.
+pub(super) async fn no_such_page(request: Request, next: Next) -> Response {
+    let path = request.uri().path().to_owned();
+    let response = next.run(request).await;
+    if response.status() == StatusCode::NOT_FOUND {
+        return Refusal::NoSuchRoute(path).into_response();
+    }
+    response
 }
 
 /// The answer where only other methods are; axum adds `Allow`.

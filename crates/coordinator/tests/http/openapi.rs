@@ -123,6 +123,9 @@ async fn the_page_asks_nobody_else() {
         let served = rig.get(&format!("/docs/{}", reference.trim_start_matches("./"))).await;
         assert_eq!(served.status, 200, "{reference}");
     }
+    for nothing in ["/docs/nothing.js", "/docs/journals/?"] {
+        rig.get(nothing).await.problem(404, "no_such_route");
+    }
     let start = rig.get("/docs/swagger-initializer.js").await;
     assert!(start.body.contains("/openapi.json"), "{}", start.body);
 }
