@@ -283,7 +283,7 @@ impl Metrics {
     }
 }
 
-fn timer_lateness(book: &mut Book) -> Result<prometheus::Histogram, Error> {
+fn timer_lateness(book: &mut Book) -> Result<Histogram, Error> {
     book.histogram("timer_lateness_seconds", "From due to the scan that found it.", &SECONDS)
 }
 

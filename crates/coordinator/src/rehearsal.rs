@@ -18,7 +18,10 @@ use everstep_engine::{
 };
 use everstep_protocol::{
     BuildName, Epoch, Fingerprint, HookId, Incarnation, InstanceUid, Namespace, Payload, Position, Run,
-    SessionId, Timestamp, hook::StartHook, journal::Other, message::OpenSession,
+    SessionId, Timestamp,
+    hook::StartHook,
+    journal::Other,
+    message::{Heartbeat, OpenSession},
 };
 use everstep_store::{Store, sqlite::SqliteStore};
 
@@ -81,6 +84,11 @@ impl Rehearsal {
 
     pub(crate) fn store(&self) -> &Arc<dyn Store> {
         &self.shared.store
+    }
+
+    /// The file of the store.
+    pub(crate) fn file(&self) -> PathBuf {
+        self.dir.join("everstep.db")
     }
 
     /// What was sent next; it waits for its turn.
@@ -173,6 +181,22 @@ pub(crate) fn named(id: &str) -> NameKey {
         namespace: Namespace::default(),
         workflow: "fulfil".parse().expect("a name"),
         id: id.parse().expect("an id"),
+    }
+}
+
+/// Of a session that holds nothing and has heard every answer before.
+pub(crate) fn heartbeat(session: SessionId, number: u64) -> Heartbeat {
+    Heartbeat {
+        session,
+        number,
+        answered: number - 1,
+        inbox: open(session).inbox,
+        held: Vec::new(),
+        steps: Vec::new(),
+        running: 0,
+        turned: None,
+        credits: Vec::new(),
+        progress: Vec::new(),
     }
 }
 

@@ -231,7 +231,7 @@ mod tests {
             ("no word of reports", Held { reports: None, ..held(3, 8, 0) }, lack(Some(8), false)),
         ];
         for (case, held, lacks) in cases {
-            let mut unnamed = Unnamed { begun: true, ..Unnamed::default() };
+            let mut unnamed = listening();
             let shown = compare(&heartbeat(1, 0, &[held], &[]), &[stored], &mut unnamed);
             assert_eq!(shown, Shown { lacks, ..Shown::default() }, "{case}");
         }
@@ -243,19 +243,22 @@ mod tests {
         let not_yours = vec![(uid(1), Epoch(3))];
         let steps_not_yours = beat.steps.clone();
         let all = Shown { not_yours, steps_not_yours, ..Shown::default() };
-        assert_eq!(compare(&beat, &[], &mut Unnamed { begun: true, ..Unnamed::default() }), all);
+        assert_eq!(compare(&beat, &[], &mut listening()), all);
         // Leases of another epoch are other leases.
-        let shown =
-            compare(&beat, &[kept(4, 10, 4), step(6)], &mut Unnamed { begun: true, ..Unnamed::default() });
+        let shown = compare(&beat, &[kept(4, 10, 4), step(6)], &mut listening());
         assert_eq!(shown, all);
-        let shown =
-            compare(&beat, &[kept(3, 8, 4), step(5)], &mut Unnamed { begun: true, ..Unnamed::default() });
+        let shown = compare(&beat, &[kept(3, 8, 4), step(5)], &mut listening());
         assert_eq!(shown, Shown::default());
+    }
+
+    /// Of a session that was heard before.
+    fn listening() -> Unnamed {
+        Unnamed { begun: true, ..Unnamed::default() }
     }
 
     /// What becomes of a lease that no heartbeat names: (number, answered) of each, and what follows.
     fn unnamed(stored: Kept, beats: &[(u64, u64, &str)]) {
-        let mut unnamed = Unnamed { begun: true, ..Unnamed::default() };
+        let mut unnamed = listening();
         for (number, answered, expected) in beats {
             let shown = compare(&heartbeat(*number, *answered, &[], &[]), &[stored], &mut unnamed);
             let (again, ends) = (vec![stored], vec![stored]);
@@ -300,7 +303,7 @@ mod tests {
     #[test]
     fn w06_a_loop_that_stands_still_proves_nothing_for_a_while() {
         let stored = kept(3, 10, 4);
-        let mut unnamed = Unnamed { begun: true, ..Unnamed::default() };
+        let mut unnamed = listening();
         let mut beat = |number, turned| {
             let turned = Some(Millis(turned));
             let beat = Heartbeat { turned, ..heartbeat(number, number - 1, &[], &[]) };
@@ -323,7 +326,7 @@ mod tests {
     #[test]
     fn w06_a_lease_that_was_confirmed_meanwhile_begins_anew() {
         let stored = kept(3, 10, 4);
-        let mut unnamed = Unnamed { begun: true, ..Unnamed::default() };
+        let mut unnamed = listening();
         let mut shown = |beat| compare(&beat, &[stored], &mut unnamed);
         assert_eq!(shown(heartbeat(1, 0, &[], &[])), Shown::default());
         assert_eq!(shown(heartbeat(2, 1, &[held(3, 10, 4)], &[])), Shown::default());

@@ -442,6 +442,12 @@ fn l07_after_a_restore_a_remote_step_asks_before_it_is_called() {
     let mut store = opened(ONCE);
     store.rules.restored_at = Some(Timestamp(store.head().created_at.0 - 1));
     assert_eq!(store.tell(claim()).answer(), Answer::Granted);
+    // But a child that its older parent starts anew may have.
+    let mut store = opened(ONCE);
+    store.rules.restored_at = Some(Timestamp(store.head().created_at.0 - 1));
+    store.tables.heads.get_mut(&uid(1)).expect("it is there").links = 1;
+    assert_eq!(store.tell(claim()).answer(), Answer::NotGranted);
+    assert_eq!(store.status(), StatusWord::Attention);
     // What was held when the backup was taken asks as ever, and once.
     let mut store = remote_held(ONCE);
     store.rules.restored_at = Some(store.now);

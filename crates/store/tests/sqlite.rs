@@ -513,18 +513,20 @@ async fn w22_a_letter_that_cannot_be_read_stops_no_other() {
     assert_eq!((numbers(&first), first.next), (vec![], Some(2)));
 }
 
+async fn begin_two_bulks(store: &SqliteStore) {
+    let (namespace, by) = (Namespace::default(), Asker::program());
+    let bulk = Bulk { act: Act::Retry, which: Which::default() };
+    for id in ["b-1", "b-2"] {
+        store.begin_bulk(&namespace, &id.parse().unwrap(), &bulk, &by).await.unwrap();
+    }
+}
+
 /// By the moments at which they were written: 90 days and a minute ago, and a minute less than 90 days ago.
 #[tokio::test]
 async fn a06_records_of_the_audit_log_are_kept_for_ninety_days() {
     let (_directory, path) = new_file();
     let store = SqliteStore::open(&path).unwrap();
-    let bulk = Bulk { act: Act::Retry, which: Which::default() };
-    for id in ["b-1", "b-2"] {
-        store
-            .begin_bulk(&Namespace::default(), &id.parse().unwrap(), &bulk, &Asker::program())
-            .await
-            .unwrap();
-    }
+    begin_two_bulks(&store).await;
     let connection = rusqlite::Connection::open(&path).unwrap();
     for (id, younger) in [("b-1", -60), ("b-2", 60)] {
         let age = "UPDATE action SET at = at - (90 * 86400 - ?2) * 1000000 WHERE target = 'bulk/' || ?1";
@@ -539,13 +541,7 @@ async fn a06_records_of_the_audit_log_are_kept_for_ninety_days() {
 async fn p33_a_bulk_operation_with_an_unknown_condition_is_passed_over() {
     let (_directory, path) = new_file();
     let store = SqliteStore::open(&path).unwrap();
-    let bulk = Bulk { act: Act::Retry, which: Which::default() };
-    for id in ["b-1", "b-2"] {
-        store
-            .begin_bulk(&Namespace::default(), &id.parse().unwrap(), &bulk, &Asker::program())
-            .await
-            .unwrap();
-    }
+    begin_two_bulks(&store).await;
     let connection = rusqlite::Connection::open(&path).unwrap();
     let request = r#"{"act":{"operation":"delete"},"which":{"of_tomorrow":1}}"#;
     connection.execute("UPDATE bulk SET request = ?1 WHERE id = 'b-1'", [request]).unwrap();

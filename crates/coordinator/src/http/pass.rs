@@ -6,7 +6,7 @@ use std::{io, time::Duration};
 
 use axum::{
     body::{Body, BodyDataStream},
-    http::header,
+    http::{HeaderValue, header},
     response::Response,
 };
 use bytes::Bytes;
@@ -43,14 +43,14 @@ impl Pass {
 
 /// Ends a stream that goes on when its pass does not hold any more.
 pub(super) fn while_it_holds(response: Response, pass: Pass) -> Response {
-    let kind = response.headers().get(header::CONTENT_TYPE).map(|kind| kind.as_bytes().to_owned());
-    match kind.as_deref() {
-        Some(b"text/event-stream") => response.map(|body| lasting(body, pass, || Ok(interrupted(OVER)))),
+    let kind = response.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+    let last: fn() -> io::Result<Bytes> = match kind {
+        Some(b"text/event-stream") => || Ok(interrupted(OVER)),
         // Whoever reads lines knows by the missing last one that there would be more.
-        Some(b"application/x-ndjson") => response
-            .map(|body| lasting(body, pass, || Err(io::Error::new(io::ErrorKind::PermissionDenied, OVER)))),
-        _ => response,
-    }
+        Some(b"application/x-ndjson") => || Err(io::Error::new(io::ErrorKind::PermissionDenied, OVER)),
+        _ => return response,
+    };
+    response.map(|body| lasting(body, pass, last))
 }
 
 struct Open {

@@ -172,22 +172,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::rehearsal::{Hand, Rehearsal, open};
-
-    fn heartbeat(session: SessionId, number: u64) -> Heartbeat {
-        Heartbeat {
-            session,
-            number,
-            answered: number - 1,
-            inbox: open(session).inbox,
-            held: Vec::new(),
-            steps: Vec::new(),
-            running: 0,
-            turned: None,
-            credits: Vec::new(),
-            progress: Vec::new(),
-        }
-    }
+    use crate::rehearsal::{Hand, Rehearsal, heartbeat};
 
     #[tokio::test]
     async fn w06_a_lease_that_nobody_confirms_is_ended() {

@@ -304,16 +304,8 @@ mod tests {
         let open = crate::rehearsal::open(SessionId::generate());
         let again = OpenSession { inbox: format!("{}.2", open.inbox), ..open.clone() };
         let heartbeat = |inbox: &str| Heartbeat {
-            session: open.session,
-            number: 1,
-            answered: 0,
             inbox: inbox.to_owned(),
-            held: Vec::new(),
-            steps: Vec::new(),
-            running: 0,
-            turned: None,
-            credits: Vec::new(),
-            progress: Vec::new(),
+            ..crate::rehearsal::heartbeat(open.session, 1)
         };
         let mut page = Page::default();
         page.take(SessionMessage::Heartbeat(heartbeat(&open.inbox)));
