@@ -89,7 +89,8 @@ struct Life {
 }
 
 impl Life {
-    async fn begin(store: &Arc<dyn Store>, world: &World) -> Self {
+    /// One that has read which life it is, and does not work yet.
+    async fn made(store: &Arc<dyn Store>, world: &World) -> Coordinator {
         let settings = Settings {
             lease: Millis(3_000),
             heartbeat: Millis(300),
@@ -98,7 +99,11 @@ impl Life {
             ..Settings::default()
         };
         let coordinator = Coordinator::new(Arc::clone(store), Arc::clone(world.broker()), settings).await;
-        let coordinator = coordinator.expect("it begins");
+        coordinator.expect("it begins")
+    }
+
+    async fn begin(store: &Arc<dyn Store>, world: &World) -> Self {
+        let coordinator = Self::made(store, world).await;
         let handle = coordinator.handle();
         let (stop, stopped) = oneshot::channel();
         let running = tokio::spawn(coordinator.run(async move { drop(stopped.await) }));
@@ -196,8 +201,12 @@ async fn l07_after_a_restore_nothing_is_lost_and_what_may_have_been_called_asks(
     tokio::task::block_in_place(|| copy.sql(ahead)).expect("it is changed");
     assert_eq!(told(&store).await, [""; 0], "the stream waits for the counter");
     let before = store.incarnation().await.expect("the store answers");
+    let early = Life::made(&store, &world).await;
     let restored = postgres::restored(&copy.postgres).await.expect("it is restored");
     assert!(restored.incarnation > before && restored.sessions == 1 && restored.ends >= 1, "{restored:?}");
+    let ended = within("whoever began before ends", DEADLINE, early.run(std::future::pending())).await;
+    assert!(matches!(ended, Err(everstep_coordinator::Error::AnotherLife { .. })), "{ended:?}");
+    tokio::task::block_in_place(|| copy.sql("DELETE FROM coordinator")).expect("it was seen, and is gone");
     world.eventually("the end is told", async || told(&store).await.contains(&"before".to_owned())).await;
 
     let life = Life::begin(&store, &world).await;
