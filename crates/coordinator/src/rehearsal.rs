@@ -86,11 +86,6 @@ impl Rehearsal {
         &self.shared.store
     }
 
-    /// The file of the store.
-    pub(crate) fn file(&self) -> PathBuf {
-        self.dir.join("everstep.db")
-    }
-
     /// What was sent next; it waits for its turn.
     pub(crate) async fn next(&mut self) -> Arrival {
         self.ends.arrivals.recv().await.expect("the sender lives as long")

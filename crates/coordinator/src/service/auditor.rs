@@ -189,22 +189,6 @@ mod tests {
         assert_eq!(counted(&coordinator, "idle"), 1, "nothing is wrong any more");
     }
 
-    /// What is damaged in one instance is no reason to leave the others as they are.
-    #[tokio::test]
-    async fn w42_a_suspect_that_cannot_be_read_holds_up_nobody() {
-        let mut coordinator = Rehearsal::new();
-        let (damaged, idle) =
-            (coordinator.start("damaged", None).await, coordinator.start("idle", None).await);
-        let ready_deletes = vec![(damaged, Subject::INSTANCE), (idle, Subject::INSTANCE)];
-        coordinator.write(Writes { ready_deletes, ..Writes::default() }).await;
-        let file = rusqlite::Connection::open(coordinator.file()).expect("it opens");
-        let entries = file.execute("UPDATE journal SET entry = x'00' WHERE uid = ?1", [damaged.0.as_bytes()]);
-        assert_eq!(entries.expect("it is written"), 1);
-        assert_eq!(looks(&mut coordinator, 1).await, None, "it is the whole walk");
-        assert!(is_ready(&coordinator, "idle").await && !is_ready(&coordinator, "damaged").await);
-        assert_eq!(counted(&coordinator, "idle"), 1);
-    }
-
     /// Between the look and the decision it was claimed.
     #[tokio::test]
     async fn w42_what_has_moved_on_is_no_breach() {

@@ -4,6 +4,7 @@
 //! not: every interleaving (the simulator), every commit point (the crash matrix), speed (the benchmark).
 
 mod alarms;
+mod auditor;
 mod bulks;
 mod changes;
 mod children;
