@@ -66,15 +66,8 @@ impl Installation {
     /// Makes the vhost and lets the user in. Each run of the broker's command takes half a second of CPU, so one does both.
     fn define(&self, user: &str) -> Result<()> {
         let (vhost, all) = (&self.name, ".*");
-        // Older brokers read the one, newer ones the other.
-        let vhost_definition = match default_queue_type() {
-            Some(kind) => serde_json::json!({
-                "name": vhost, "default_queue_type": kind, "metadata": { "default_queue_type": kind },
-            }),
-            None => serde_json::json!({ "name": vhost }),
-        };
         let definitions = serde_json::json!({
-            "vhosts": [vhost_definition],
+            "vhosts": [{ "name": vhost }],
             "permissions": [{ "user": user, "vhost": vhost, "configure": all, "write": all, "read": all }],
         });
         let mut command = Command::new(self.rabbitmqctl()?);
@@ -173,12 +166,6 @@ fn variable(name: &str) -> Result<String> {
     std::env::var(name).with_context(|| {
         format!("{name} is not set: run `make services-up` and `eval \"$(scripts/services.sh env)\"`")
     })
-}
-
-/// The kind that queues which name none are of in a fresh vhost, unless it is the broker's own default.
-#[allow(clippy::disallowed_methods, reason = "beside where the test servers are")]
-fn default_queue_type() -> Option<String> {
-    std::env::var("EVERSTEP_TEST_QUEUE_TYPE").ok().filter(|kind| !kind.is_empty())
 }
 
 pub(crate) fn psql(url: &str, statement: &str) -> Result<String> {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use everstep_system_tests::{Kind, Log, Setup, World};
 use everstep_testbed::{Down, UNSOUND};
 
-use crate::storms::{busy, runs_are_sound};
+use crate::storms::{busy, sound_runs};
 
 const COUNT: usize = 100;
 /// Everything has ended by then, on a slow machine too.
@@ -73,7 +73,7 @@ async fn a_node_of_three_dies(default_queue_type: &'static str) {
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     println!("{default_queue_type}: all was over {:?} after node {died} had died", began.elapsed());
-    let repeated = runs_are_sound(&log, COUNT);
+    let repeated = sound_runs(&log, COUNT).expect("nothing that was recorded is run again");
     println!("{default_queue_type}: {repeated} step runs repeated");
     for (what, sql) in UNSOUND {
         world.eventually(what, async || world.sql(sql) == "0").await;

@@ -73,20 +73,12 @@ pub(crate) async fn check(world: &World, log: &Log, count: usize) {
         );
     }
     assert!(world.ends().doubled().is_empty());
-    let runs = runs(log);
-    assert_eq!(runs.len(), count);
-    let mut repeated = 0;
+    let repeated = match sound_runs(log, count) {
+        Ok(repeated) => repeated,
+        Err((id, runs)) => panic!("{id}: {runs:?}\n{}", world.report("busy", &id).await),
+    };
     for end in world.ends().all() {
         assert_eq!(end.output::<u32>(), 10, "{}", end.id);
-        let runs = &runs[&end.id];
-        // Once a later phase has begun, everything before it was recorded and is not run again.
-        assert!(
-            runs.iter().map(|number| phase(*number)).is_sorted(),
-            "{}: {runs:?}\n{}",
-            end.id,
-            world.report("busy", &end.id).await
-        );
-        repeated += runs.len() - STEPS as usize;
         let journal = world.journal("busy", &end.id).await;
         assert!(journal.iter().zip(1..).all(|(entry, position)| entry.position.0 == position), "{}", end.id);
         for number in 1..=STEPS {
@@ -111,17 +103,19 @@ fn runs(log: &Log) -> HashMap<String, Vec<u32>> {
     runs
 }
 
-/// All steps of so many instances came, and once a later phase had begun nothing before it was run again. Says how many were run more
-/// often than once.
-#[cfg(feature = "crash")]
-pub(crate) fn runs_are_sound(log: &Log, count: usize) -> usize {
+/// All steps of so many instances came, and once a later phase had begun, everything before it was recorded and is not run again. Says
+/// how many were run more often than once; or an instance of which it is not so, with what it ran.
+pub(crate) fn sound_runs(log: &Log, count: usize) -> Result<usize, (String, Vec<u32>)> {
     let runs = runs(log);
     assert_eq!(runs.len(), count);
-    for (id, runs) in &runs {
-        assert!(runs.iter().map(|number| phase(*number)).is_sorted(), "{id}: {runs:?}");
-        assert!((1..=STEPS).all(|number| runs.contains(&number)), "{id}: {runs:?}");
+    let is_sound = |runs: &[u32]| {
+        runs.iter().map(|number| phase(*number)).is_sorted()
+            && (1..=STEPS).all(|number| runs.contains(&number))
+    };
+    match runs.iter().find(|(_, runs)| !is_sound(runs)) {
+        Some((id, runs)) => Err((id.clone(), runs.clone())),
+        None => Ok(runs.values().map(|runs| runs.len() - STEPS as usize).sum()),
     }
-    runs.values().map(|runs| runs.len() - STEPS as usize).sum()
 }
 
 /// Steps two and three run at once.
